@@ -22,7 +22,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpoints, open_log
 from pipeline_rows import START_MS, cpu_seconds, json_rows
 
 RUNS = 3
@@ -45,7 +45,7 @@ def write(directory: Path, size_bytes: int, codec: Compression) -> int:
     path = directory / f"{PARTITION.topic}-{PARTITION.partition}"
     path.mkdir(parents=True)
     settings = LogSettings(segment_bytes=SEGMENT_BYTES)
-    log = open_log(environment, str(path), PARTITION, settings, Checkpointed(True, 0, 0))
+    log = open_log(environment, str(path), PARTITION, settings, Checkpoints(True, 0, 0))
     batches = list(encode_rows(json_rows(size_bytes, ROWS), BatchSettings(codec=codec)))
     while log.log_end_offset < LOG_BYTES // size_bytes:
         for batch in batches:

@@ -21,7 +21,7 @@ from conformance.kafka_tools import Tool
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, State, collect_state
+from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, HandoverState, collect_state
 from minibroker.cli.main import main
 from minibroker.cli.topics.topics_config import SET
 from minibroker.client.client_errors import check_error_code
@@ -132,7 +132,7 @@ def produce(server: str) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def state(server: str) -> State:
+def state(server: str) -> HandoverState:
     """What is there, but for where it is, and the settings."""
     with connect_client(Bootstrap(server, ())) as client:
         return collect_state(client, "")._replace(settings=[])

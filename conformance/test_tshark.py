@@ -28,7 +28,7 @@ from minibroker.captures.kafka_streams import find_conversations
 from minibroker.captures.packets import Capture
 from minibroker.captures.tcp_streams import collect_connections
 from minibroker.captures.tshark_text import iterate_connections
-from minibroker.protocol.explaining.parts import Explained, Part
+from minibroker.protocol.explaining.parts import ExplainedPart, Explanation
 from minibroker.protocol.records.varints import Bytes
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
@@ -117,14 +117,14 @@ def fields_of(frame: ElementTree.Element) -> Iterator[Field]:
             yield Field(name, start, start + size, each.get("show", ""))
 
 
-def ranges(part: Part) -> Iterator[tuple[tuple[int, int], Part]]:
+def ranges(part: ExplainedPart) -> Iterator[tuple[tuple[int, int], ExplainedPart]]:
     """Yield all parts with their ranges, and with those behind their lengths."""
     for _, each in part.iterate_parts():
         yield (each.start, each.end), each
         yield (each.start + each.prefix_bytes, each.end), each
 
 
-def text_of(part: Part, data: Bytes, shown: str) -> str:
+def text_of(part: ExplainedPart, data: Bytes, shown: str) -> str:
     """Return a value as tshark shows it."""
     if part.parts:  # of a key or value that is explained
         return bytes(data[part.start + part.prefix_bytes : part.end]).hex(":")
@@ -141,7 +141,7 @@ def text_of(part: Part, data: Bytes, shown: str) -> str:
     return str(part.value)
 
 
-def differences(item: Explained, fields: list[Field]) -> Iterator[str]:
+def differences(item: Explanation, fields: list[Field]) -> Iterator[str]:
     """Yield each field of tshark that is not in the explanation."""
     known = dict(ranges(item.part))
     for field in fields:
@@ -152,7 +152,7 @@ def differences(item: Explained, fields: list[Field]) -> Iterator[str]:
             yield f"{item.part.meaning}: {field}, but explained is {part and (part.name, part.value)}"
 
 
-def explained(pairs: list[NumberedPair]) -> Iterator[tuple[float, str, Explained]]:
+def explained(pairs: list[NumberedPair]) -> Iterator[tuple[float, str, Explanation]]:
     explainer = CaptureExplainer()
     for each in pairs:
         frames = [frame for frame in (each.pair.request, each.pair.answer) if frame]

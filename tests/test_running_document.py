@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.configs.settings_table import BROKER_SETTINGS, Scope, Setting
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, Setting, SettingScope
 from minibroker.cli.main import COMMANDS
 from tests.test_readme import README
 
@@ -30,4 +30,4 @@ def test_the_documented_defaults_that_differ_from_kafkas_are_those_of_the_code()
 
 def is_another_default(row: Setting) -> bool:
     """Whether Kafka has the setting, with another default, and it is one that is set here."""
-    return row.in_kafka and None not in (row.kafka_default, row.default) and row.scope is not Scope.TOPIC
+    return row.in_kafka and None not in (row.kafka_default, row.default) and row.scope is not SettingScope.TOPIC

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.faults.rules import WORDS, Word
+from minibroker.testing.faults.rules import WORDS, FaultArgument
 from tests.running import PATIENCE_S
 from tests.test_readme import FENCED, PORT, README, environment, printed, serving
 
@@ -133,7 +133,7 @@ def test_the_http_steps_print_the_documented_output(tmp_path: Path, name: str, b
     assert (tmp_path / "data-of-tests").is_dir() and not (tmp_path / "minibroker-data").exists()
 
 
-def values_of(kinds: tuple[Any, ...], declared: Word) -> str:
+def values_of(kinds: tuple[Any, ...], declared: FaultArgument) -> str:
     if timedelta in kinds:
         return "duration"
     if declared.minimum > -math.inf:

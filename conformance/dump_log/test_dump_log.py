@@ -19,7 +19,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpoints, open_log
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = LogSettings(segment_bytes=20_000, index_interval_bytes=1000)
@@ -29,7 +29,7 @@ Fields = dict[str, str]
 
 def open_at(directory: Path) -> Log:
     environment = Environment(Disk(), lambda: NOW_MS, lambda delay_ms, callback: None)
-    return open_log(environment, str(directory), ("orders", 0), SETTINGS, Checkpointed(clean=True))
+    return open_log(environment, str(directory), ("orders", 0), SETTINGS, Checkpoints(clean=True))
 
 
 def write(log: Log, batches: int, source: random.Random) -> None:

@@ -20,8 +20,8 @@ from minibroker.testing.emulation.error_codes import find_newest_error_code
 from minibroker.testing.emulation.releases import (
     RELEASES,
     is_release_or_newer,
-    list_settings,
-    list_versions,
+    list_settings_of_release,
+    list_versions_of_release,
     parse_release,
 )
 
@@ -71,7 +71,9 @@ def test_a_release_has_the_api_versions_of_its_jar(
 ) -> None:
     not_served = BETWEEN_BROKERS | DECLARED_ONLY.get(release, set())
     theirs = {key: versions for key, versions in tables[release, listener_of(release)].items() if key not in not_served}
-    assert {int(key): (versions[0], versions[-1]) for key, versions in list_versions(release).items()} == theirs
+    assert {
+        int(key): (versions[0], versions[-1]) for key, versions in list_versions_of_release(release).items()
+    } == theirs
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -91,7 +93,7 @@ def test_a_release_has_the_error_codes_of_its_jar(release: str, lines: list[list
 def test_a_release_has_the_defaults_of_its_server(release: str, lines: list[list[str]]) -> None:
     theirs = {name: value for found, kind, _, name, _, value in lines if (found, kind) == (release, "DEFAULTS")}
     assert len(theirs) == 4
-    ours = list_settings(release)
+    ours = list_settings_of_release(release)
     todays = {name: str(BROKER_SETTINGS[name].default).lower() for name in theirs}
     assert {name: ours.get(name, todays[name]) for name in theirs} == theirs
 
@@ -102,7 +104,7 @@ def test_a_release_has_the_versions_that_its_server_decoded(
 ) -> None:
     theirs = tables[release, "SERVER"]
     assert len(theirs) == 7  # Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, FindCoordinator
-    ours = list_versions(release)
+    ours = list_versions_of_release(release)
     assert {key: (ours[ApiKey(key)][0], ours[ApiKey(key)][-1]) for key in theirs} == theirs
 
 

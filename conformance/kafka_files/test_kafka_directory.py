@@ -15,7 +15,7 @@ from conformance.kafka_files.contents import Record, Topic, contents
 from conformance.kafka_files.dumping import dump
 from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets
 from conformance.spec import CODECS
-from minibroker.protocol.explaining.parts import MOST_PARTS, Part
+from minibroker.protocol.explaining.parts import MOST_PARTS, ExplainedPart
 from minibroker.storage.inspection.explained_files import explain_file
 from minibroker.storage.inspection.inspected_files import identify_file
 
@@ -92,10 +92,10 @@ def test_kafkas_tool_accepts_what_both_brokers_have_written(written: Written, br
 
 
 @pytest.fixture(scope="module")
-def explained(kafka_written: dict[str, Written]) -> dict[Path, Part]:
+def explained(kafka_written: dict[str, Written]) -> dict[Path, ExplainedPart]:
     """The files of a Kafka that was stopped, by their paths in its directory."""
     directory = kafka_written["stopped"].path
-    found: dict[Path, Part] = {}
+    found: dict[Path, ExplainedPart] = {}
     for path in sorted(each for each in directory.glob("**/*") if each.is_file() and each.stat().st_size):
         inspected = identify_file(str(path))
         if inspected is not None:
@@ -103,7 +103,7 @@ def explained(kafka_written: dict[str, Written]) -> dict[Path, Part]:
     return found
 
 
-def values_of_own_topics(explained: dict[Path, Part]) -> Iterator[Part]:
+def values_of_own_topics(explained: dict[Path, ExplainedPart]) -> Iterator[ExplainedPart]:
     """Yield the values of all records in the segments and snapshots of Kafka's own topics."""
     for path, whole in explained.items():
         if path.parts[0].startswith(OWN_TOPICS) and path.suffix in (".log", ".checkpoint"):
@@ -111,7 +111,7 @@ def values_of_own_topics(explained: dict[Path, Part]) -> Iterator[Part]:
             yield from (part for record in records for part in record.parts if part.name == "value")
 
 
-def test_all_files_of_kafka_are_readable(explained: dict[Path, Part]) -> None:
+def test_all_files_of_kafka_are_readable(explained: dict[Path, ExplainedPart]) -> None:
     suffixes = {path.suffix for path in explained}
     assert suffixes >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
     problems = [
@@ -120,7 +120,7 @@ def test_all_files_of_kafka_are_readable(explained: dict[Path, Part]) -> None:
     assert [each for each in problems if each[2] != TOO_MANY] == []
 
 
-def test_all_records_of_kafkas_internal_topics_are_explained(explained: dict[Path, Part]) -> None:
+def test_all_records_of_kafkas_internal_topics_are_explained(explained: dict[Path, ExplainedPart]) -> None:
     found = list(values_of_own_topics(explained))
     assert [each for each in found if each.value is not None] == []  # none stays bytes
     kinds = {each.meaning.split(" version ")[0] for each in found}

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from conformance.messages.definitions import Spec
-from minibroker.protocol.fields import Field, Kind, list_declared_fields
+from minibroker.protocol.fields import Field, FieldType, list_declared_fields
 
 
 def snake_case(name: str) -> str:
@@ -31,7 +31,7 @@ def is_left_out(field: Field, value: Any) -> bool:
     return struct is not None and field.facts.tag >= 0 and not field.facts.nullable and value == struct()
 
 
-def converted_value(kind: Kind, value: Any) -> Any:
+def converted_value(kind: FieldType, value: Any) -> Any:
     if value is None:
         return None
     if kind.item is not None:

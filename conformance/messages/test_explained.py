@@ -21,7 +21,7 @@ from conformance.messages.test_round_trip import class_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
 from minibroker.protocol.explaining.messages import explain_message
-from minibroker.protocol.explaining.parts import HIDDEN, Part
+from minibroker.protocol.explaining.parts import HIDDEN, ExplainedPart
 from minibroker.protocol.primitives import format_uuid
 
 CASES = 2  # random messages for each version
@@ -53,7 +53,7 @@ def cases_of(message: type[Message], version: int, definition: Definition) -> It
         yield Sent(message, version, class_name(definition), data)
 
 
-def values_of(part: Part, data: bytes) -> dict[str, Any]:
+def values_of(part: ExplainedPart, data: bytes) -> dict[str, Any]:
     """Return the fields of an explained message or struct by their names."""
     found: dict[str, Any] = {}
     for each in part.parts:
@@ -66,7 +66,7 @@ def values_of(part: Part, data: bytes) -> dict[str, Any]:
     return found
 
 
-def value_of(part: Part, data: bytes) -> Any:
+def value_of(part: ExplainedPart, data: bytes) -> Any:
     """Return the value of a field as JSON has it."""
     kind = part.type.rpartition(", ")[2].removeprefix("compact ")
     if part.meaning == "null":
@@ -81,7 +81,7 @@ def value_of(part: Part, data: bytes) -> Any:
     return values_of(part, data) if is_struct else part.value
 
 
-def bytes_of(part: Part, data: bytes) -> bytes:
+def bytes_of(part: ExplainedPart, data: bytes) -> bytes:
     """Return the bytes of a field, which need not be its value: secrets are hidden, others are explained."""
     if part.value is None:
         assert part.parts or part.meaning == HIDDEN or part.end == part.start + part.prefix_bytes

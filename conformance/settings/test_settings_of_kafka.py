@@ -28,8 +28,8 @@ from minibroker.broker.configs.settings_table import (
     SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
-    Scope,
     Setting,
+    SettingScope,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, format_setting_value, parse_setting_value
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
@@ -93,7 +93,7 @@ def kafka_default(row: Setting) -> str | None:
 
 @pytest.mark.parametrize(
     "row",
-    [*(row for row in SETTINGS if row.scope is not Scope.TOPIC and row.in_kafka), *KEPT],
+    [*(row for row in SETTINGS if row.scope is not SettingScope.TOPIC and row.in_kafka), *KEPT],
     ids=lambda row: row.name,
 )
 def test_a_broker_setting_has_kafkas_type_and_default(row: Setting, kafka: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def test_a_topic_setting_has_kafkas_type_default_and_synonyms(topic: str, kafka:
     row, theirs = TOPIC_SETTINGS[topic], kafka["topic"][topic]
     assert (row.type.name, row.internal) == (theirs["type"], theirs["internal"])
     assert format_setting_value(Settings().get_topic_value(topic, {})) == theirs["default"]
-    ours = [] if row.scope is Scope.TOPIC else [row.name, *(name for name, _ in row.fallbacks)]
+    ours = [] if row.scope is SettingScope.TOPIC else [row.name, *(name for name, _ in row.fallbacks)]
     assert ours == kafka["synonyms"].get(topic, [])
 
 

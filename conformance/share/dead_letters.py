@@ -11,7 +11,7 @@ from conformance.wire.requests import GROUP_RESOURCE, SET, asked, create_request
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.batch import iterate_batches
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 
 FIRST_WITH_DEAD_LETTERS = 2  # of share.version
 CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
@@ -47,7 +47,7 @@ def written(connection: Connection, queue: str, partitions: int) -> Iterator[Any
             (answer,) = connection.ask(fetch_request({queue: [asked(partition, offset)]}), 12).responses
             for position, header in iterate_batches(data := bytes(answer.partitions[0].records)):
                 offset = header.last_offset + 1
-                yield from iterate_records(data, position)
+                yield from iterate_records_of_batch(data, position)
 
 
 def _letter(record: Any) -> Letter:

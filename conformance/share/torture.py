@@ -20,7 +20,7 @@ from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, Sh
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from minibroker.protocol.primitives import format_uuid
 from minibroker.protocol.records.batch import iterate_batches
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from tests.clients.share_requests import ACCEPT, GAP, REJECT, RELEASE, RENEW
 
 HEARTBEAT, FETCH = 1, 2  # versions
@@ -349,5 +349,5 @@ class Member:
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield offset and value of the records in whole batches, MARKER for those in control batches."""
     for position, header in iterate_batches(data):
-        for record in iterate_records(data, position):
+        for record in iterate_records_of_batch(data, position):
             yield record.offset, MARKER if header.is_control else bytes(record.value or b"")

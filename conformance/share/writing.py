@@ -16,7 +16,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import asked, fetch_request
 from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 
 PATIENCE_S = 60
 BURST = 40  # records, at most
@@ -111,7 +111,7 @@ def written(address: str, topic: str, partition: int, end: int) -> Written:
                 offset = header.last_offset + 1
                 offsets = range(header.base_offset, offset)
                 if header.is_control:
-                    (marker,) = iterate_records(data, position)
+                    (marker,) = iterate_records_of_batch(data, position)
                     ended = open_.pop(header.producer_id, set())
                     is_committed = decode_control_type(marker.key) is ControlType.COMMIT
                     (found.due if is_committed else found.aborted).update(ended)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from minibroker.client.client_errors import Reaction, choose_reaction
+from minibroker.client.client_errors import ErrorReaction, choose_reaction
 from minibroker.protocol.errors import ErrorCode
 
 PREAMBLE: Final = """\
@@ -25,10 +25,10 @@ Generated from `minibroker/protocol/errors.py` and `minibroker/client/client_err
 | --- | --- | --- |
 """
 DONE_BY_CLIENTS: Final = {
-    Reaction.FATAL: "report it",
-    Reaction.RETRY: "retry",
-    Reaction.FIND_LEADER: "look for the leader, then retry",
-    Reaction.FIND_COORDINATOR: "look for the coordinator, then retry",
+    ErrorReaction.FATAL: "report it",
+    ErrorReaction.RETRY: "retry",
+    ErrorReaction.FIND_LEADER: "look for the leader, then retry",
+    ErrorReaction.FIND_COORDINATOR: "look for the coordinator, then retry",
 }
 
 

@@ -14,7 +14,7 @@ from minibroker.broker.monitoring.metrics import (
     LAGS_TOLD,
     PARTITIONS_TOLD,
     ROWS,
-    Row,
+    MetricRow,
 )
 from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS
 
@@ -55,7 +55,7 @@ def markdown() -> str:
     return preamble + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def _type(row: Row) -> str:
+def _type(row: MetricRow) -> str:
     return "counter" if row.kind is COUNTER else "histogram" if row.kind is HISTOGRAM else "gauge"
 
 

@@ -61,7 +61,7 @@ class ClientMetric(NamedTuple):
     value: float
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """What clients are asked for if they match all patterns, which are by parameter."""
 
     metrics: tuple[str, ...]
@@ -100,7 +100,7 @@ class ClientInstance:
         self.timer: Timer | None = None
         self._got_ms = self._pushed_ms = 0
 
-    def apply_subscriptions(self, subscriptions: Iterable[Subscription], generation: int) -> None:
+    def apply_subscriptions(self, subscriptions: Iterable[TelemetrySubscription], generation: int) -> None:
         """Take the metrics and the interval from the subscriptions that match, and begin anew."""
         self.interval_ms = CLIENT_METRICS_SETTINGS[INTERVAL_MS].default  # type: ignore[assignment]
         wanted: dict[str, None] = {}
@@ -130,7 +130,7 @@ class ClientInstance:
         return True
 
 
-class Pushed:
+class PushedMetrics:
     """What a client instance pushed. `dropped` counts numbers that were too many, or had too long names."""
 
     def __init__(self, client_id: str) -> None:
@@ -157,9 +157,9 @@ class ClientTelemetry:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._instances: OrderedDict[tuple[int, bytes], ClientInstance] = OrderedDict()
-        self._pushed: OrderedDict[bytes, Pushed] = OrderedDict()
+        self._pushed: OrderedDict[bytes, PushedMetrics] = OrderedDict()
         self._series = 0
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[TelemetrySubscription] = []
         self._configs: dict[str, dict[str, str]] = {}
         self._commits = -1
         self._generation = 0
@@ -203,12 +203,12 @@ class ClientTelemetry:
         while self._series > SERIES_KEPT:
             self._forget_oldest_pushed_metrics()
 
-    def find_or_make_pushed_metrics(self, instance: ClientInstance) -> Pushed:
+    def find_or_make_pushed_metrics(self, instance: ClientInstance) -> PushedMetrics:
         pushed = self._pushed.get(instance.instance_id)
         if pushed is None:
             if len(self._pushed) >= CLIENTS_KEPT:
                 self._forget_oldest_pushed_metrics()
-            pushed = self._pushed[instance.instance_id] = Pushed(instance.parameters["client_id"] or "")
+            pushed = self._pushed[instance.instance_id] = PushedMetrics(instance.parameters["client_id"] or "")
         else:
             self._pushed.move_to_end(instance.instance_id)
         return pushed
@@ -287,7 +287,7 @@ class ClientTelemetry:
             self._generation += 1
 
 
-def _parse_subscription(name: str, texts: Texts) -> Subscription:
+def _parse_subscription(name: str, texts: Texts) -> TelemetrySubscription:
     def get_setting(setting: str) -> object:
         row = CLIENT_METRICS_SETTINGS[setting]
         return parse_setting_value(row, setting, texts[setting]) if setting in texts else row.default
@@ -299,7 +299,7 @@ def _parse_subscription(name: str, texts: Texts) -> Subscription:
     except KafkaError as error:
         log.warning("the subscription %s to client metrics matches nobody: %s", name, error)
         patterns = None
-    return Subscription(metrics, interval_ms, patterns)
+    return TelemetrySubscription(metrics, interval_ms, patterns)
 
 
 def compile_match_patterns(text: str) -> dict[str, Pattern]:

@@ -57,7 +57,7 @@ SOUND_BUT_CLOSED: Final = (
 )
 
 
-class Watcher(Protocol):
+class PartitionWatcher(Protocol):
     """Whoever keeps something about partitions."""
 
     def on_leader_changed(self, partition: Partition) -> None:
@@ -93,7 +93,7 @@ class Cluster:
         self.metadata_log = MetadataLog(self._open_metadata_log(), logs.disk)
         self.commits = 0
         self.turn = Turn()
-        self.watchers: list[Watcher] = []
+        self.watchers: list[PartitionWatcher] = []
         self.configured: Callable[[], None] = lambda: None  # called when configs of brokers have changed
 
     def _make_authorizer(self) -> Authorizer | None:

@@ -32,14 +32,14 @@ RENAMED = {
 }
 
 
-class Loaded(NamedTuple):
+class LoadedSettings(NamedTuple):
     """The settings of a start, and a warning for each setting without the expected effect."""
 
     settings: Settings
     warnings: tuple[str, ...]
 
 
-class _Given(NamedTuple):
+class _TextWithSource(NamedTuple):
     """A text and its source, for error messages."""
 
     text: str
@@ -52,14 +52,14 @@ def load_settings(
     assignments: Iterable[str],
     *,
     kafka_variables: bool = False,
-) -> Loaded:
+) -> LoadedSettings:
     """Read settings from a properties file (or None), environment variables and `key=value` texts; later ones override.
 
     With `kafka_variables`, variables such as KAFKA_LOG_RETENTION_MS count, too; in them, as in Kafka's images, unknown
     names are no mistake. Raises SettingsError with one line that names the source of the mistake. Only the file is
     accessed.
     """
-    given: dict[str, _Given] = {}
+    given: dict[str, _TextWithSource] = {}
     unknown: list[str] = []
     if file is not None:
         given.update(_read_file_settings(file))
@@ -83,7 +83,7 @@ def load_settings(
         _iterate_selector_warnings(settings),
     )
     warnings = (*unknown, *map(_make_unknown_setting_warning, inert), *chain.from_iterable(more))
-    return Loaded(settings, warnings)
+    return LoadedSettings(settings, warnings)
 
 
 def _check_sasl_and_tls_of_listeners(listeners: Iterable[Listener], settings: Settings) -> None:
@@ -99,7 +99,7 @@ def _check_sasl_and_tls_of_listeners(listeners: Iterable[Listener], settings: Se
             make_tls_settings(listener.name, listener.security_protocol, settings)
 
 
-def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
+def _read_file_settings(file: str | PathLike[str]) -> dict[str, _TextWithSource]:
     # Most starts have no file.
     from minibroker.broker.configs.properties import MalformedProperties, parse_java_properties
 
@@ -115,14 +115,14 @@ def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
         pairs = list(parse_java_properties(content.decode("iso-8859-1")))
     except MalformedProperties as error:
         raise SettingsError(f"{file}: {error}") from None
-    return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
+    return {pair.key: _TextWithSource(pair.value, f"{file} line {pair.line}") for pair in pairs}
 
 
-def _read_environment_settings(environment: Mapping[str, str], prefix: str) -> dict[str, _Given]:
+def _read_environment_settings(environment: Mapping[str, str], prefix: str) -> dict[str, _TextWithSource]:
     given = {}
     for variable, text in environment.items():
         if variable.startswith(prefix):
-            given[make_setting_name_of_variable(variable)] = _Given(text, f"environment variable {variable}")
+            given[make_setting_name_of_variable(variable)] = _TextWithSource(text, f"environment variable {variable}")
     return given
 
 
@@ -135,13 +135,13 @@ def make_setting_name_of_variable(variable: str) -> str:
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
-def _make_no_effect_warning(given_setting: _Given, name: str) -> str:
+def _make_no_effect_warning(given_setting: _TextWithSource, name: str) -> str:
     variable = given_setting.origin.rpartition(" ")[2]
     is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
     return f"{given_setting.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
 
 
-def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
+def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _TextWithSource]:
     given = {}
     for assignment in assignments:
         name, separator, text = assignment.partition("=")
@@ -149,7 +149,7 @@ def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
         name = name.strip()
         shown = name if get_broker_setting_declaration(name).sensitive else assignment
-        given[name] = _Given(text, f"--set {shown}")
+        given[name] = _TextWithSource(text, f"--set {shown}")
     return given
 
 

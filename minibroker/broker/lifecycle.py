@@ -49,7 +49,7 @@ CLEANER_DELAY_MS = 500
 CLEANER_RETRY_MS = 10_000
 MAX_CLEANER_THREADS = 1000  # never reached: log.cleaner.threads is the limit
 
-Bound = dict[int, list[BoundListener]]
+BoundByNode = dict[int, list[BoundListener]]
 
 
 class UncleanStop(Exception):
@@ -94,7 +94,7 @@ class BrokerLifecycle:
     It ends by `close` or `stop_as_if_killed`.
     """
 
-    def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
+    def __init__(self, settings: Settings, bound: BoundByNode, seams: Seams) -> None:
         """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
         self._bound = dict(bound)
         self._accepting: list[asyncio.Future[None]] = []  # or the collector would take them before they are done
@@ -147,7 +147,7 @@ class BrokerLifecycle:
         self.server.close_stalled_connections()
         self._begin_housekeeping_and_cleaning()
 
-    async def _accept_clients(self, bound: Bound) -> None:
+    async def _accept_clients(self, bound: BoundByNode) -> None:
         """Accept clients on these listeners, and on those that were added to them."""
         for node_id, listeners in bound.items():
             for listener in listeners:
@@ -170,7 +170,7 @@ class BrokerLifecycle:
         self.logs.close_without_checkpoints()
 
     def continue_with_cluster(
-        self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning_nodes: Bound
+        self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning_nodes: BoundByNode
     ) -> None:
         """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
 
@@ -261,12 +261,12 @@ class BrokerLifecycle:
 
 
 @contextlib.contextmanager
-def bind_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
+def bind_listeners(settings: Settings, nodes: int) -> Iterator[BoundByNode]:
     """Bind all addresses, by node id, and release them at the end; port 0 becomes a free one.
 
     Listeners whose sockets a supervisor has opened get these. Raises StartError.
     """
-    bound: Bound = {}
+    bound: BoundByNode = {}
     handed: list[socket.socket | None] = []
     inherited = take_inherited_sockets()
     try:
@@ -350,12 +350,12 @@ def _run_cleaner_in_block(cluster: Broker, threads: SystemClock, statistics: Cle
 
         def start_cleaner() -> None:
             try:  # neither the start nor the first clients should wait for it
-                from minibroker.broker.upkeep.cleaner import Cleaner
+                from minibroker.broker.upkeep.cleaner import LogCleaner
             except (OSError, ImportError) as error:
                 log.error("compaction does not run yet, the next try is in %d s: %s", CLEANER_RETRY_MS // 1000, error)
                 running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start_cleaner).cancel)
                 return
-            cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
+            cleaner = LogCleaner(cluster, threads.run_aside, stopped.wait, statistics)
             running.callback(cleaner.close)
             cleaner.start_checks()
 

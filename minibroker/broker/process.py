@@ -17,7 +17,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late_modules
-from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bind_listeners
+from minibroker.broker.lifecycle import BoundByNode, BrokerLifecycle, Seams, UncleanStop, bind_listeners
 from minibroker.broker.machine import (
     collect_garbage_when_idle,
     grow_descriptor_table,
@@ -33,25 +33,25 @@ from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker")
-# The start and the end, for collectors of logs: people see them, so `log_to_stderr` of the commands leaves them out.
+# The start and the end, for collectors of logs: people see them, so `start_logging_to_stderr` leaves them out.
 events = logging.getLogger("minibroker.events")
 
 # What serves beside the broker while it runs, such as a schema registry; it yields the line that announces it.
-Beside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
+ServeBeside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
 # Gets the line about the listeners, and those about what else listens, by a name for each.
-Announce = Callable[[str, Mapping[str, str]], None]
+AnnounceListeners = Callable[[str, Mapping[str, str]], None]
 
 
 def serve_until_signal(
     settings: Settings,
     *,
     nodes: int,
-    announce: Announce,
+    announce: AnnounceListeners,
     metrics_port: int | None = None,
     metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
-    beside: Beside | None = None,
+    beside: ServeBeside | None = None,
     until_stdin_closes: bool = False,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` is called once clients can connect.
@@ -126,10 +126,10 @@ async def wait_for_stop_event(stop: asyncio.Event, announced: str) -> None:
 async def _run_brokers(
     settings: Settings,
     nodes: int,
-    announce: Announce,
+    announce: AnnounceListeners,
     metrics: tuple[int | None, bool],
     first: tuple[Sequence[Message], str | None],
-    beside: Beside | None,
+    beside: ServeBeside | None,
     until_stdin_closes: bool,
 ) -> None:
     stop, clock = make_event_of_stop_signals(until_stdin_closes), SystemClock(asyncio.get_running_loop())
@@ -159,7 +159,7 @@ async def _run_brokers(
             await running.close()
 
 
-def _iterate_listener_addresses(bound: Bound) -> Iterator[str]:
+def _iterate_listener_addresses(bound: BoundByNode) -> Iterator[str]:
     for listeners in bound.values():
         for listener in listeners:
             yield str(listener.endpoint)

@@ -11,7 +11,13 @@ from minibroker.captures.tcp_streams import Connection
 from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.explaining.embedded import explain_sasl_token
 from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.explaining.parts import NO_TOPICS, Cursor, Explained, Part, iterate_topic_ids_and_names
+from minibroker.protocol.explaining.parts import (
+    NO_TOPICS,
+    ExplainedPart,
+    Explanation,
+    PartCursor,
+    iterate_topic_ids_and_names,
+)
 
 
 class NumberedPair(NamedTuple):
@@ -46,15 +52,15 @@ class CaptureExplainer:
     def __init__(self) -> None:
         self._topics = dict(NO_TOPICS)
 
-    def explain_pair(self, numbered: NumberedPair) -> Iterator[Explained]:
+    def explain_pair(self, numbered: NumberedPair) -> Iterator[Explanation]:
         """Yield the explained request and the explained answer, as far as they are there."""
         request, answer = numbered.pair.request, numbered.pair.answer
         if request is not None:
-            yield Explained(
+            yield Explanation(
                 self._explain_request(request), request.data, _make_heading(numbered, request, is_request=True)
             )
         if answer is not None:
-            yield Explained(
+            yield Explanation(
                 self._explain_answer(numbered, answer), answer.data, _make_heading(numbered, answer, is_request=False)
             )
 
@@ -63,10 +69,10 @@ class CaptureExplainer:
         for _ in self.explain_pair(numbered):
             pass
 
-    def _explain_request(self, request: Frame) -> Part:
+    def _explain_request(self, request: Frame) -> ExplainedPart:
         return _explain_token(request) if request.is_token else explain_request(request.data, topics=self._topics)
 
-    def _explain_answer(self, numbered: NumberedPair, answer: Frame) -> Part:
+    def _explain_answer(self, numbered: NumberedPair, answer: Frame) -> ExplainedPart:
         if answer.is_token:
             return _explain_token(answer)
         key, version = numbered.pair.request.api if numbered.pair.request else (-1, -1)
@@ -93,9 +99,9 @@ def _make_heading(numbered: NumberedPair, frame: Frame, *, is_request: bool) -> 
     return ", ".join(each for each in said if each)
 
 
-def _explain_token(frame: Frame) -> Part:
+def _explain_token(frame: Frame) -> ExplainedPart:
     """Explain a token of SASL without a header, as after a SaslHandshake of version 0."""
-    cursor = Cursor(frame.data)
+    cursor = PartCursor(frame.data)
     cursor.is_secret = True
     with cursor.add_part("token", "frame") as whole, cursor.limit_to_part(whole):
         _explain_int32(cursor, "size")
@@ -110,8 +116,8 @@ def _can_read_answer(key: int, version: int) -> bool:
     return key in ApiKey._value2member_map_ and version in get_response_class(key).versions
 
 
-def _explain_unknown_answer(frame: Frame) -> Part:
-    cursor = Cursor(frame.data)
+def _explain_unknown_answer(frame: Frame) -> ExplainedPart:
+    cursor = PartCursor(frame.data)
     with cursor.add_part("response", "frame") as whole, cursor.limit_to_part(whole):
         _explain_int32(cursor, "size")
         _explain_int32(cursor, "correlation_id")
@@ -119,6 +125,6 @@ def _explain_unknown_answer(frame: Frame) -> Part:
     return whole
 
 
-def _explain_int32(cursor: Cursor, name: str) -> None:
+def _explain_int32(cursor: PartCursor, name: str) -> None:
     with cursor.add_part(name, "int32") as part:
         part.value = int.from_bytes(cursor.read_bytes(SIZE_BYTES), "big", signed=True)

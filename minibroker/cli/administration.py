@@ -33,7 +33,7 @@ SOURCES: Final = {  # by the number in DescribeConfigs
 }
 
 
-class Config(NamedTuple):
+class ConfigRow(NamedTuple):
     """A line of a table of configs. Hidden values, and missing defaults, are None."""
 
     config: str
@@ -61,7 +61,7 @@ def connect_client(bootstrap: Bootstrap) -> Iterator[Client]:
         raise make_operation_error(str(error)) from None
 
 
-def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bool) -> None:
+def delete_each_by_name(names: Iterable[str], delete: Callable[[str], None], as_json: bool) -> None:
     """Delete each of these names once, and print those deleted. Raises click.ClickException with the others."""
     from minibroker.client.client_errors import ClientError
 
@@ -93,7 +93,7 @@ def get_existing_topic(client: Client, name: str) -> Any:
     return topics[name]
 
 
-def check_configs(answer: Any, resource: str, names: Iterable[str]) -> None:
+def check_config_names_exist(answer: Any, resource: str, names: Iterable[str]) -> None:
     """Raise click.ClickException unless a topic's configs were accepted; say what a misspelt name may mean."""
     from minibroker.client.client_errors import ClientError, check_error_code
     from minibroker.protocol.errors import ErrorCode
@@ -133,8 +133,8 @@ def get_configs(client: Client, resource_type: int, name: str, node: int | None 
     return sorted(answer.configs, key=lambda entry: entry.name)
 
 
-def make_config_row(entry: Any) -> Config:
+def make_config_row(entry: Any) -> ConfigRow:
     """Return a config as a line of a table."""
     told = [(entry.config_source, entry.value), *((each.source, each.value) for each in entry.synonyms)]
     default = next((value for source, value in told if source == DEFAULT_CONFIG), None)
-    return Config(entry.name, entry.value, SOURCES.get(entry.config_source, "unknown"), default, entry.read_only)
+    return ConfigRow(entry.name, entry.value, SOURCES.get(entry.config_source, "unknown"), default, entry.read_only)

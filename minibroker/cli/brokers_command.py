@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import BROKER_RESOURCE, Config, connect_client, get_configs, make_config_row
+from minibroker.cli.administration import BROKER_RESOURCE, ConfigRow, connect_client, get_configs, make_config_row
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
@@ -24,7 +24,7 @@ YES: Final = "yes"
 NO_FEATURES: Final = 3  # the first version of ApiVersions with features
 
 
-class Broker(NamedTuple):
+class BrokerRow(NamedTuple):
     """A broker, as Metadata describes it; `release` is that whose requests it takes, None if none is like it."""
 
     broker: int
@@ -86,7 +86,7 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(f"\ncluster id {cluster.cluster_id}")
 
 
-def _make_broker(client: Client, broker: Any, controller: int) -> Broker:
+def _make_broker(client: Client, broker: Any, controller: int) -> BrokerRow:
     from minibroker.cli.doctor.checks import guess_kafka_release
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
@@ -97,7 +97,7 @@ def _make_broker(client: Client, broker: Any, controller: int) -> Broker:
     except ClientError as error:
         click.echo(f"minibroker: {error}", err=True)
         release = None
-    return Broker(
+    return BrokerRow(
         broker.node_id, str(Address(broker.host, broker.port)), broker.rack, broker.node_id == controller, release
     )
 
@@ -141,15 +141,15 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
         if chosen not in nodes:
             raise make_operation_error(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
         rows = [make_config_row(entry) for entry in get_configs(client, BROKER_RESOURCE, str(chosen), chosen)]
-    shown = [row for row in rows if shows_all or is_overridden(row)]
+    shown = [row for row in rows if shows_all or is_config_overridden(row)]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in shown]))
     elif shown:
-        print_table(Config._fields[:-1], [row[:-1] for row in shown])
+        print_table(ConfigRow._fields[:-1], [row[:-1] for row in shown])
     else:
         click.echo(f"all configs of broker {chosen} are defaults")
 
 
-def is_overridden(row: Config) -> bool:
+def is_config_overridden(row: ConfigRow) -> bool:
     """Return whether someone has set a config, to something else than its default."""
     return row.source != "default" and (row.value is None or row.value != row.default)

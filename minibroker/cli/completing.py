@@ -23,7 +23,7 @@ def complete_topics(context: click.Context, parameter: click.Parameter, incomple
     """Return the topics of the server; Kafka's own only after an underscore."""
     from minibroker.cli.administration import get_all_topics
 
-    found = _ask_for_names(context, get_all_topics)
+    found = _request_names(context, get_all_topics)
     return _filter_by_prefix(incomplete, (name for name in found if not name.startswith("__") or incomplete))
 
 
@@ -31,7 +31,7 @@ def complete_groups(context: click.Context, parameter: click.Parameter, incomple
     """Return the groups of the server."""
     from minibroker.cli.groups.groups_facts import list_group_names
 
-    return _filter_by_prefix(incomplete, _ask_for_names(context, list_group_names))
+    return _filter_by_prefix(incomplete, _request_names(context, list_group_names))
 
 
 def complete_messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -56,11 +56,11 @@ def complete_topic_settings(context: click.Context, parameter: click.Parameter, 
     return _filter_by_prefix(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
 
 
-def _filter_by_prefix(start: str, names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
+def _filter_by_prefix(prefix: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(prefix))[:NAMES_MAX]
 
 
-def _ask_for_names(context: click.Context, list_names: Callable[[Client], Iterable[str]]) -> Iterable[str]:
+def _request_names(context: click.Context, list_names: Callable[[Client], Iterable[str]]) -> Iterable[str]:
     """Return the names that a server tells, none if it cannot be asked: who completes a name wants no errors."""
     from minibroker.client.client_errors import ClientError, SettingError
 

@@ -28,7 +28,7 @@ LEVELS: Final = ("debug", "info")
 SECURITY: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "https.ca.")  # the beginnings of names
 
 
-class Unreachable(click.ClickException):
+class ServerUnreachable(click.ClickException):
     """No server answers, or none accepts this client. As with wrong arguments, the status is 2."""
 
     exit_code = 2
@@ -252,7 +252,7 @@ def make_unreachable_error(bootstrap: Bootstrap, message: str) -> click.ClickExc
         message += "; start a broker with 'minibroker serve', or name another with --bootstrap-server"
     elif "no answer" in message:
         message += f"; 'minibroker doctor {bootstrap.servers}' may say why"
-    return Unreachable(join_lines(message))
+    return ServerUnreachable(join_lines(message))
 
 
 def _require_open_port(bootstrap: Bootstrap) -> None:

@@ -54,7 +54,7 @@ class Announcement:
         """
         if self._ready_file is not None:
             named = [f"{name} {line.rpartition(' ')[2]}" for name, line in others.items()]
-            _write_file(
+            _write_ready_file(
                 self._ready_file,
                 "".join(f"{each}\n" for each in [*iterate_local_addresses(self._settings, listens), *named]),
             )
@@ -71,18 +71,18 @@ def make_kafka_lines(node: int, now: datetime | None = None) -> list[str]:
     return [f"[{time}] INFO {text.format(node=node)} ({logger})" for logger, text in LINES]
 
 
-def iterate_local_addresses(settings: Settings, announced: str) -> Iterator[str]:
+def iterate_local_addresses(settings: Settings, announced_address: str) -> Iterator[str]:
     """Yield for each listener the address at which this machine reaches it; the advertised ones may be for others."""
     from minibroker.broker.configs.listeners import make_broker_listeners
 
-    advertised = announced.rpartition(" ")[2].split(",")
+    advertised = announced_address.rpartition(" ")[2].split(",")
     for listener, address in zip(make_broker_listeners(settings), advertised, strict=False):  # of the first node
         host = "127.0.0.1" if listener.host in ALL_ADDRESSES else listener.host
         port = listener.port or address.rpartition(":")[2]
         yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _write_file(file: str, text: str) -> None:
+def _write_ready_file(file: str, text: str) -> None:
     """Write the file so that whoever waits for it finds all of it."""
     with open(f"{file}.new", "w") as new:
         new.write(text)

@@ -90,13 +90,13 @@ def make_formatter(name: str) -> logging.Formatter:
     return JsonFormatter() if name == "json" else TextFormatter()
 
 
-def log_to_stderr(level: str, form: str) -> None:
+def start_logging_to_stderr(level: str, format: str) -> None:
     """Write log lines of this level and above to stderr, in a form of `FORMATS`.
 
     Only collectors get the events: whoever reads text sees the lines on stdout, and has stopped the process himself.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(make_formatter(form))
+    handler.setFormatter(make_formatter(format))
     logging.basicConfig(handlers=[handler], level=level.upper())
-    if form != "json":  # by the level: libraries enable loggers that are disabled
+    if format != "json":  # by the level: libraries enable loggers that are disabled
         logging.getLogger("minibroker.events").setLevel(logging.CRITICAL)

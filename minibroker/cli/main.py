@@ -44,7 +44,7 @@ COMMANDS: Final = {
 }
 
 
-class Commands(OneLineGroup):
+class MainGroup(OneLineGroup):
     """The commands."""
 
     def resolve_command(
@@ -72,7 +72,7 @@ def print_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
 
 @click.group(
     "minibroker",
-    cls=Commands,
+    cls=MainGroup,
     modules={name: f"minibroker.cli.{module}" for name, module in COMMANDS.items()},
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -38,10 +38,10 @@ WORDS: Final = {
 INTERNAL: Final = "__"  # a pattern that begins so, after its ^, means internal topics, too
 METADATA_TOPIC: Final = "__cluster_metadata"
 
-Topics = tuple[str, tuple[int, ...]]  # a topic or pattern, and its partitions, none for all
+RequestedTopic = tuple[str, tuple[int, ...]]  # a topic or pattern, and its partitions, none for all
 
 
-class Where(NamedTuple):
+class PartitionPlace(NamedTuple):
     """A place in a partition. `kind` is "earliest", "latest", "offset", "back" (records from the end) or "time" (ms).
 
     `partition` is None for all partitions.
@@ -55,7 +55,7 @@ class Where(NamedTuple):
 # --- parsing ----------------------------------------------------------------------------------------------
 
 
-def parse_topics(text: str) -> Topics:
+def parse_topics(text: str) -> RequestedTopic:
     """Parse TOPIC, TOPIC:0,2 or a pattern. Raises click.BadParameter."""
     if text.startswith("^"):
         try:
@@ -71,17 +71,17 @@ def parse_topics(text: str) -> Topics:
     return match["topic"], tuple(map(int, match["indexes"].split(","))) if match["indexes"] else ()
 
 
-def parse_offset_or_time(text: str) -> Where:
+def parse_offset_or_time(text: str) -> PartitionPlace:
     """Parse [PARTITION=]WHERE. Raises click.BadParameter."""
     one = ONE_PARTITION.fullmatch(text)
     if one is not None:
         return parse_offset_or_time(one["where"])._replace(partition=int(one["index"]))
     if text in WORDS:
-        return Where(WORDS[text])
+        return PartitionPlace(WORDS[text])
     if NUMBER.fullmatch(text) and abs(int(text)) <= OFFSET_MAX:
-        return Where("back", -int(text)) if text.startswith("-") else Where("offset", int(text))
+        return PartitionPlace("back", -int(text)) if text.startswith("-") else PartitionPlace("offset", int(text))
     try:
-        return Where("time", parse_moment_ms(text, time.time_ns() // 1_000_000))
+        return PartitionPlace("time", parse_moment_ms(text, time.time_ns() // 1_000_000))
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is not earliest, latest, an offset, -N for N before the end, or a time like"
@@ -92,7 +92,7 @@ def parse_offset_or_time(text: str) -> Where:
 # --- looking up -------------------------------------------------------------------------------------------
 
 
-def list_partitions(client: Client, requested: Sequence[Topics]) -> list[TopicPartition]:
+def list_partitions(client: Client, requested: Sequence[RequestedTopic]) -> list[TopicPartition]:
     """Return the partitions of these topics and patterns, in order.
 
     Raises click.ClickException for a topic or a partition that does not exist, and if nothing matches a pattern.
@@ -140,7 +140,7 @@ def _find_topic(client: Client, name: str) -> Any:
 
 
 def find_offsets_at(
-    client: Client, partitions: Iterable[TopicPartition], places: Sequence[Where], default: str
+    client: Client, partitions: Iterable[TopicPartition], places: Sequence[PartitionPlace], default: str
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition: at the last place named for it, else for all, else of the kind `default`.
 
@@ -172,16 +172,16 @@ def find_offsets_at(
     return offsets
 
 
-def _choose_place_of_partition(index: int, places: Sequence[Where], default: str) -> Where:
+def _choose_place_of_partition(index: int, places: Sequence[PartitionPlace], default: str) -> PartitionPlace:
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
-    return [Where(default), *of_all, *of_this][-1]
+    return [PartitionPlace(default), *of_all, *of_this][-1]
 
 
-def limit_offset_to_log(place: TopicPartition, offset: int, earliest: int, latest: int) -> int:
+def limit_offset_to_log(partition: TopicPartition, offset: int, earliest: int, latest: int) -> int:
     """Return the offset in the log that is nearest to the wanted one; if it is another, say so on stderr."""
     nearest = min(max(offset, earliest), latest)
     if nearest != offset:
         what = "before the first record" if nearest > offset else "past the last record"
-        click.echo(f"minibroker: {place[0]}-{place[1]}: {offset} is {what}, so it is {nearest}", err=True)
+        click.echo(f"minibroker: {partition[0]}-{partition[1]}: {offset} is {what}, so it is {nearest}", err=True)
     return nearest

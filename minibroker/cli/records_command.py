@@ -10,11 +10,18 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions, parse_offset_or_time, parse_topics
+from minibroker.cli.places import (
+    PartitionPlace,
+    RequestedTopic,
+    find_offsets_at,
+    list_partitions,
+    parse_offset_or_time,
+    parse_topics,
+)
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_operation_error,
     print_help_if_alone,
     print_table,
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
 
-class Cut(NamedTuple):
+class PartitionCut(NamedTuple):
     """The first and the next offset of a partition, and the offset before which records are deleted."""
 
     topic: str
@@ -50,14 +57,18 @@ def records(context: click.Context) -> None:
 
 @records.command()
 @click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
-                shell_complete=make_completer("topics"))  # fmt: skip
+                shell_complete=make_names_completer("topics"))  # fmt: skip
 @click.option("--before", "places", metavar="WHERE", type=parse_offset_or_time, multiple=True, required=True,
               help="An offset, a time, latest for all, or for one partition, as in 0=42.")  # fmt: skip
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def delete(
-    topics: tuple[Topics, ...], places: tuple[Where, ...], execute: bool, bootstrap: Bootstrap, as_json: bool
+    topics: tuple[RequestedTopic, ...],
+    places: tuple[PartitionPlace, ...],
+    execute: bool,
+    bootstrap: Bootstrap,
+    as_json: bool,
 ) -> None:
     """Delete the records before an offset or a time. Without --execute, nothing is changed.
 
@@ -75,38 +86,40 @@ def delete(
     if as_json:
         click.echo(json.dumps({"executed": execute, "partitions": [cut._asdict() for cut in cuts]}))
         return
-    print_table(Cut._fields, cuts)
+    print_table(PartitionCut._fields, cuts)
     click.echo()
     deleted = f"{format_count(sum(cut.records for cut in cuts), 'record')} deleted"
     click.echo(deleted if execute else "nothing was changed; add --execute to do it")
 
 
-def _plan_deletions(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
+def _plan_deletions(
+    client: Client, partitions: Sequence[TopicPartition], places: Sequence[PartitionPlace]
+) -> list[PartitionCut]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest, latest = (list_offsets(client, dict.fromkeys(partitions, where)) for where in (EARLIEST, LATEST))
     before = find_offsets_at(client, partitions, places, "earliest")
     return [
-        Cut(*each, earliest[each], latest[each], before[each], max(0, before[each] - earliest[each]))
+        PartitionCut(*each, earliest[each], latest[each], before[each], max(0, before[each] - earliest[each]))
         for each in partitions
     ]
 
 
-def _delete_records(client: Client, cuts: Sequence[Cut]) -> None:
+def _delete_records(client: Client, cuts: Sequence[PartitionCut]) -> None:
     """Delete records at each leader. Raises click.ClickException with the partitions that keep theirs."""
     from minibroker.client.client_errors import ClientError
 
     refused = []
     for cut in cuts:
         try:
-            client.retry(lambda cut=cut: _send_deletion(client, cut))  # type: ignore[misc]
+            client.retry(lambda cut=cut: _send_delete_records(client, cut))  # type: ignore[misc]
         except ClientError as error:
             refused.append(str(error))
     if refused:
         raise make_operation_error("; ".join(refused))
 
 
-def _send_deletion(client: Client, cut: Cut) -> None:
+def _send_delete_records(client: Client, cut: PartitionCut) -> None:
     from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
 
     of_topic = DeleteRecordsRequest.DeleteRecordsTopic

@@ -35,13 +35,13 @@ def repair(directories: tuple[str, ...], yes: bool, output: str | None) -> int:
     """
     if output is not None:
         return _repair_logs(directories, output, yes)
-    from minibroker.broker.metadata.metadata_repair import Repair
+    from minibroker.broker.metadata.metadata_repair import MetadataRepair
     from minibroker.protocol.errors import KafkaError
     from minibroker.storage.files import Disk
     from minibroker.storage.recovery.recovery import LogDirectoryError
 
     try:
-        found = Repair(Disk(), [path.rstrip("/") for path in directories], int(time.time() * 1000))
+        found = MetadataRepair(Disk(), [path.rstrip("/") for path in directories], int(time.time() * 1000))
     except LogDirectoryError as error:
         raise click.UsageError(str(error)) from None
     try:

@@ -14,7 +14,7 @@ from minibroker.cli import variables
 from minibroker.cli.log_format import FORMATS
 from minibroker.cli.serving import LEVELS, NODES_MAX, PROTOCOLS, InvalidOptions
 from minibroker.cli.serving import serve as serve_until_signal
-from minibroker.cli.shared import is_on_the_command_line, make_completer
+from minibroker.cli.shared import is_on_the_command_line, make_names_completer
 
 
 def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -35,7 +35,7 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     metavar="KEY=VALUE",
     multiple=True,
     help="One setting; can be repeated.",
-    shell_complete=make_completer("broker_settings"),
+    shell_complete=make_names_completer("broker_settings"),
 )
 @click.option(
     "--nodes",

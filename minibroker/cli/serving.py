@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.cli import variables
-from minibroker.cli.log_format import log_to_stderr
+from minibroker.cli.log_format import start_logging_to_stderr
 from minibroker.operating_system import make_temporary_directory
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
-    from minibroker.broker.process import Beside
+    from minibroker.broker.process import ServeBeside
     from minibroker.cli.container import Announcement
     from minibroker.protocol.declare import Message
 
@@ -73,7 +73,7 @@ def serve(
     # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
     gc.freeze()
     gc.enable()
-    log_to_stderr(log_level, log_format)
+    start_logging_to_stderr(log_level, log_format)
     try:
         with ExitStack() as stack:
             environment = {name: text for name, text in os.environ.items() if name not in variables.ALL}
@@ -103,9 +103,9 @@ def serve(
         raise InvalidOptions(str(error)) from None
 
 
-def _make_temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
+def _make_temporary_directory(is_wanted: bool, stack: ExitStack) -> Iterator[str]:
     """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
-    if not wanted:
+    if not is_wanted:
         return
     directory = make_temporary_directory("minibroker-data-")
     stack.callback(_remove_directory, directory)
@@ -118,7 +118,7 @@ def _remove_directory(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _get_registry(registry: str | None) -> Beside | None:
+def _get_registry(registry: str | None) -> ServeBeside | None:
     """Return what serves beside the broker: a schema registry at this address, or nothing."""
     if registry is None:
         return None
@@ -167,10 +167,10 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
 
 
 def _run_test_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
-    from minibroker.testing.serving_until_signal import Wishes, serve_until_signal
+    from minibroker.testing.serving_until_signal import ServingOptions, serve_until_signal
 
     try:
-        return serve_until_signal(settings, nodes=nodes, announce=announce, wishes=Wishes(**wishes))
+        return serve_until_signal(settings, nodes=nodes, announce=announce, wishes=ServingOptions(**wishes))
     except ValueError as error:  # an invalid fault, release, security or user
         raise InvalidOptions(str(error)) from None
     except OSError as error:  # of the faults file, or the control's address

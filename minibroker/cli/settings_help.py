@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.configs.settings_table import SETTINGS, Scope, Setting
+from minibroker.broker.configs.settings_table import SETTINGS, Setting, SettingScope
 from minibroker.broker.configs.settings_values import format_setting_value
 from minibroker.broker.configs.valid_values import (
     STANDARD_AUTHORIZER,
@@ -30,12 +30,12 @@ def iterate_setting_rows() -> Iterator[list[str]]:
     for row in SETTINGS:
         if not row.internal:
             yield [
-                "" if row.scope is Scope.TOPIC else row.name,
+                "" if row.scope is SettingScope.TOPIC else row.name,
                 row.topic or "",
                 row.type.name.lower(),
                 _format_default(row),
                 _format_values(row),
-                "yes" if row.dynamic or row.scope is Scope.TOPIC else "",
+                "yes" if row.dynamic or row.scope is SettingScope.TOPIC else "",
                 row.full_documentation,
             ]
 
@@ -43,11 +43,11 @@ def iterate_setting_rows() -> Iterator[list[str]]:
 def format_help() -> str:
     """Return two lines for each setting: its facts and its meaning."""
     return "".join(
-        f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in iterate_setting_rows()
+        f"{', '.join(filter(None, _make_labelled_lines(cells)))}\n    {cells[-1]}\n" for cells in iterate_setting_rows()
     )
 
 
-def _label_cells(cells: list[str]) -> list[str]:
+def _make_labelled_lines(cells: list[str]) -> list[str]:
     broker, topic, type, default, values, changes, _ = cells
     name = f"{broker} (of a topic: {topic})" if broker and topic else broker or f"{topic} (of a topic)"
     return [

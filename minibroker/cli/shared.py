@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Column
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+CompleteNames = Callable[[click.Context, click.Parameter, str], list[str]]
 
 CLIENT_ID = "minibroker-cli"
 # The width of a table without a terminal: a topic's name alone can have 249 characters.
@@ -154,21 +154,21 @@ def exit_with_error(error: BaseException) -> NoReturn:
     if isinstance(error, click.ClickException):
         from minibroker.cli.mistakes import format_error
 
-        _exit_with(error.exit_code, format_error(error))
+        _exit_with_status(error.exit_code, format_error(error))
     if isinstance(error, click.Abort | KeyboardInterrupt):
         exec("")  # where the interrupt cut an exec of text, as of a dataclass, `python -m` would end by the signal
-        _exit_with(INTERRUPTED)
+        _exit_with_status(INTERRUPTED)
     if isinstance(error, BrokenPipeError):
-        _exit_with(1)  # the reader of the output has ended, as `head` does
+        _exit_with_status(1)  # the reader of the output has ended, as `head` does
     if not isinstance(error, OSError):
         raise error
     reason = error.strerror or str(error)
     if error.errno in OUTPUT_ERRORS and error.filename is None:
-        _exit_with(1, f"cannot write the output: {reason}")
-    _exit_with(1, reason if error.filename is None else f"{error.filename}: {reason}")
+        _exit_with_status(1, f"cannot write the output: {reason}")
+    _exit_with_status(1, reason if error.filename is None else f"{error.filename}: {reason}")
 
 
-def _exit_with(status: int, message: str | None = None) -> NoReturn:
+def _exit_with_status(status: int, message: str | None = None) -> NoReturn:
     """Say what is wrong, and exit. What is left of the output is dropped if it cannot be written."""
     try:
         sys.stdout.flush()
@@ -218,7 +218,7 @@ def describe_missing_partition(topic: str, index: int, count: int) -> str:
     return f"{topic} has no partition {index}, only {'0' if count == 1 else f'0 to {count - 1}'}"
 
 
-def make_completer(names: str) -> Complete:
+def make_names_completer(names: str) -> CompleteNames:
     """Return what completes a parameter in a shell: a function of `completing`, which is imported only then."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -248,7 +248,7 @@ def parse_duration(text: str) -> int:
 
 
 def make_assignments_option(
-    flag: str, argument: str, help: str, complete: Complete | None = None
+    flag: str, argument: str, help: str, complete: CompleteNames | None = None
 ) -> Callable[[Command], Command]:
     """Return an option NAME=VALUE that can be repeated, as a tuple of pairs. `complete` completes names in a shell."""
     return click.option(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.shared import TABLE_WIDTH, make_completer, make_json_option, print_table
+from minibroker.cli.shared import TABLE_WIDTH, make_json_option, make_names_completer, print_table
 from minibroker.suggestions import suggest_names
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LEAST_WIDTH = 40  # of the text, however narrow the terminal is
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=make_completer("messages"))
+@click.argument("name", required=False, shell_complete=make_names_completer("messages"))
 @click.argument("version", required=False, type=int)
 @click.option("--write", is_flag=True, help="Also show the code that writes it.")
 @make_json_option("Print a JSON array of the messages, without code.")
@@ -177,7 +177,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
     around = {0: usual_versions}  # the versions of what a field is in, by depth
     for row in rows:
         indent = "  " * row.depth
-        marks = ", ".join(_iterate_remarks(row, around[row.depth]))
+        marks = ", ".join(_iterate_field_remarks(row, around[row.depth]))
         around[row.depth + 1] = row.versions
         line = f"{indent + row.name:<{names}}  {row.type:<{types}}  {marks}".rstrip()
         if len(line) > width:
@@ -186,7 +186,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
         yield from wrap(row.about, width, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    ")
 
 
-def _iterate_remarks(row: FieldRow, usual: str) -> Iterator[str]:
+def _iterate_field_remarks(row: FieldRow, usual: str) -> Iterator[str]:
     """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
     if row.nullable:
         yield "nullable"

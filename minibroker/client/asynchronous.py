@@ -12,13 +12,13 @@ from typing import Any, Self, TypeVar, cast
 from minibroker.client.blocking import set_socket_options
 from minibroker.client.client_connection import Connection
 from minibroker.client.client_errors import ProtocolError
-from minibroker.client.cluster_client import Cluster
+from minibroker.client.cluster_client import ClusterClient
 from minibroker.client.connection_settings import ClientSettings
 
 Result = TypeVar("Result")
 
 
-class AsyncClient(Cluster):
+class AsyncClient(ClusterClient):
     """Connections to the nodes of one cluster, made when they are first needed. Use it in an `async with` block."""
 
     def __init__(self, settings: ClientSettings) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from minibroker.client.client_connection import NEWEST, Connection
-from minibroker.client.cluster_client import LEAST_S, Cluster, Leader, Partition, Sent
+from minibroker.client.cluster_client import LEAST_S, ClusterClient, Partition, PartitionLeader, SentRequest
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Network
 from minibroker.protocol.declare import Message
@@ -29,7 +29,7 @@ class Client:
         self, settings: ClientSettings, network: Network | None = None, *, patience_s: float = float("inf")
     ) -> None:
         self.settings = settings
-        self._cluster = Cluster(settings, network or BlockingNetwork(), patience_s)
+        self._cluster = ClusterClient(settings, network or BlockingNetwork(), patience_s)
         self.close = self._cluster.close
         self.check = self._cluster.raise_if_error
         self.refresh = self._cluster.refresh
@@ -61,11 +61,11 @@ class Client:
             self._cluster.request(message, node_id, lowest=lowest, highest=highest, timeout_ms=timeout_ms)
         )
 
-    def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
+    def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> SentRequest:
         """Send a request without waiting for its answer."""
         return run_coroutine(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
 
-    def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
+    def wait(self, sent: SentRequest, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent."""
         return run_coroutine(self._cluster.wait(sent, timeout_ms))
 
@@ -89,7 +89,7 @@ class Client:
         """Return the id of the controller, to which cluster-wide changes go; None if any node takes them."""
         return run_coroutine(self._cluster.controller())
 
-    def leader(self, partition: Partition) -> Leader:
+    def leader(self, partition: Partition) -> PartitionLeader:
         """Return the leader of a partition."""
         return run_coroutine(self._cluster.leader(partition))
 
@@ -239,9 +239,9 @@ def look_up_host(host: str, port: int, timeout_s: float) -> list[Any]:
     return addresses
 
 
-def set_socket_options(connected: socket.socket, settings: ClientSettings) -> None:
+def set_socket_options(open_socket: socket.socket, settings: ClientSettings) -> None:
     """Set TCP_NODELAY, SO_KEEPALIVE, and the buffer sizes of the settings."""
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    open_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, size in settings.socket_buffers.items():
-        connected.setsockopt(socket.SOL_SOCKET, option, size)
+        open_socket.setsockopt(socket.SOL_SOCKET, option, size)

@@ -38,7 +38,7 @@ STARTS: Final = {
 }
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its answer."""
 
     correlation_id: int
@@ -55,7 +55,7 @@ class Connection:
     def __init__(self, client_id: str, max_frame_bytes: int) -> None:
         self.versions: Mapping[int, range] = {}
         self.answers: dict[int, Any] = {}  # by correlation id
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[PendingRequest] = deque()
         self._client_id = client_id
         self._max_frame_bytes = max_frame_bytes
         self._next_id = 0
@@ -88,7 +88,7 @@ class Connection:
         )
         frame = header.encode(get_request_header_version(key, version)) + request.encode(version)
         if is_answered:
-            self.pending.append(Pending(correlation_id, key, version))
+            self.pending.append(PendingRequest(correlation_id, key, version))
         return correlation_id, _SIZE.pack(len(frame)) + frame
 
     def get_buffer(self) -> memoryview:

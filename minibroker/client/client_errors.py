@@ -22,7 +22,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.legible import MESSAGE_CHARACTERS, join_lines, make_legible
 
 
-class Reaction(Enum):
+class ErrorReaction(Enum):
     """What to do about an error: give up, retry, or look up the leader or the coordinator again and then retry."""
 
     FATAL = auto()
@@ -34,7 +34,7 @@ class Reaction(Enum):
 
 # As Apache Kafka's Java client groups them: RetriableException, InvalidMetadataException, RefreshRetriableException.
 _CODES: Final = {
-    Reaction.RETRY: (
+    ErrorReaction.RETRY: (
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -52,7 +52,7 @@ _CODES: Final = {
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         ErrorCode.NOT_CONTROLLER,
     ),
-    Reaction.FIND_LEADER: (
+    ErrorReaction.FIND_LEADER: (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -66,7 +66,7 @@ _CODES: Final = {
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
     ),
-    Reaction.FIND_COORDINATOR: (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR),
+    ErrorReaction.FIND_COORDINATOR: (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR),
 }
 _REACTIONS: Final = {code: reaction for reaction, codes in _CODES.items() for code in codes}
 
@@ -77,14 +77,14 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def choose_reaction(code: int) -> Reaction:
+def choose_reaction(code: int) -> ErrorReaction:
     """Return the reaction to an error code of an answer. Unknown codes are fatal."""
-    return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
+    return _REACTIONS.get(code, ErrorReaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
 def is_retriable_code(code: int) -> bool:
     """Return whether a retry may succeed after this error code of an answer."""
-    return choose_reaction(code) is not Reaction.FATAL
+    return choose_reaction(code) is not ErrorReaction.FATAL
 
 
 def get_error_name(code: int) -> str:
@@ -92,12 +92,12 @@ def get_error_name(code: int) -> str:
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
 
-def check_error_code(code: int, what: str, message: str | None = None) -> None:
-    """Raise `ClientError` unless an error code of an answer is 0. `what` was requested, `message` is the broker's."""
+def check_error_code(code: int, purpose: str, message: str | None = None) -> None:
+    """Raise `ClientError` unless an error code of an answer is 0. `purpose` was requested, `message` came with it."""
     if code != ErrorCode.NONE:
         message = message or _REASONS.get(code)
         detail = f" ({message})" if message else ""
-        raise ClientError(f"{what}: {get_error_name(code)}{detail}", choose_reaction(code), code)
+        raise ClientError(f"{purpose}: {get_error_name(code)}{detail}", choose_reaction(code), code)
 
 
 class SettingError(ValueError):
@@ -107,7 +107,7 @@ class SettingError(ValueError):
 class ClientError(Exception):
     """A failed request. `code` is the error code of the answer, None if there was no answer."""
 
-    def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
+    def __init__(self, message: str, reaction: ErrorReaction = ErrorReaction.FATAL, code: int | None = None) -> None:
         # The message may contain a broker's text, of any length and with control characters.
         super().__init__(make_legible(join_lines(message), MESSAGE_CHARACTERS))
         self.reaction = reaction
@@ -116,7 +116,7 @@ class ClientError(Exception):
     @property
     def retriable(self) -> bool:
         """Whether a retry may succeed."""
-        return self.reaction is not Reaction.FATAL
+        return self.reaction is not ErrorReaction.FATAL
 
 
 class ProtocolError(Exception):

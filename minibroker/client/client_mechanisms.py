@@ -20,7 +20,7 @@ from typing import Final
 
 from minibroker.client.client_errors import AuthenticationFailed
 
-Exchange = Generator[bytes, bytes, None]
+MechanismExchange = Generator[bytes, bytes, None]
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096  # of RFC 5802 and 7677, and of Kafka
@@ -29,12 +29,12 @@ GS2_HEADER: Final = "n,,"  # no channel binding, no authorization id
 NONCE_BYTES: Final = 24
 
 
-def authenticate_by_plain(username: str, password: str) -> Exchange:
+def authenticate_by_plain(username: str, password: str) -> MechanismExchange:
     """Send name and password. The broker's answer is empty."""
     yield f"\0{username}\0{password}".encode()
 
 
-def authenticate_by_oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
+def authenticate_by_oauthbearer(token: str, extensions: Mapping[str, str]) -> MechanismExchange:
     """Send a bearer token and Kafka's extensions (KIP-342). A broker that refuses them answers with a reason."""
     said = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refusal = yield f"{GS2_HEADER}\x01auth=Bearer {token}\x01{said}\x01".encode()
@@ -45,7 +45,7 @@ def authenticate_by_oauthbearer(token: str, extensions: Mapping[str, str]) -> Ex
 
 def authenticate_by_scram(
     hash_name: str, username: str, password: str, nonce: str | None = None, *, is_token: bool = False
-) -> Exchange:
+) -> MechanismExchange:
     """Prove that we know the password, and check the broker's proof that it knows it, too.
 
     With `is_token`, name and password are the id and the HMAC of a delegation token (KIP-48).
@@ -70,23 +70,23 @@ def authenticate_by_scram(
         raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
 
 
-def _parse_scram_challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
+def _parse_scram_challenge(attributes: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
     """Return the combined nonce, the salt and the number of iterations from the broker's first message."""
-    if "m" in said:
+    if "m" in attributes:
         raise AuthenticationFailed("SCRAM: the broker demands an unknown extension")
-    if not said.get("r", "").startswith(nonce) or len(said["r"]) == len(nonce):
+    if not attributes.get("r", "").startswith(nonce) or len(attributes["r"]) == len(nonce):
         raise AuthenticationFailed("SCRAM: the broker's nonce does not continue ours")
-    iterations = said.get("i", "")
+    iterations = attributes.get("i", "")
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) < 10):
         raise AuthenticationFailed("SCRAM: the broker sends no valid number of iterations")
     if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
         raise AuthenticationFailed(
             f"SCRAM: the broker wants {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
-    salt = _decode_base64(said.get("s", ""))
+    salt = _decode_base64(attributes.get("s", ""))
     if not salt:
         raise AuthenticationFailed("SCRAM: the broker sends no salt")
-    return said["r"], salt, int(iterations)
+    return attributes["r"], salt, int(iterations)
 
 
 def _decode_text(data: bytes) -> str:

@@ -52,14 +52,14 @@ NAMES: Final = (
 
 
 def make_tls_context(
-    settings: dict[str, str], wanted: bool, read_store: ReadStore | None = None
+    settings: dict[str, str], is_required: bool, read_store: ReadStore | None = None
 ) -> ssl.SSLContext | None:
-    """Take the settings of TLS out, and return a context, None if TLS is not `wanted`. Raises `SettingError`.
+    """Take the settings of TLS out, and return a context, None if TLS is not `is_required`. Raises `SettingError`.
 
     `read_store(path, password)` returns the certificates of a Java trust store in PEM, or raises OSError.
     """
     stores = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
-    if not wanted:
+    if not is_required:
         return None
     for name, needed in NEEDS.items():
         if name in stores and needed not in stores:
@@ -83,10 +83,10 @@ def describe_tls_problem(error: Exception) -> str | None:
     return f"TLS: {error.reason or error}{': does the broker use TLS on this port?' if is_plain else ''}"
 
 
-def _set_tls_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
+def _set_tls_versions(context: ssl.SSLContext, settings: dict[str, str]) -> None:
     """Set the versions of TLS. `ssl.protocol` names the newest one. Raises `SettingError`."""
-    names = [name.strip() for name in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
-    newest = found.get("ssl.protocol", "TLSv1.3")
+    names = [name.strip() for name in settings.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
+    newest = settings.get("ssl.protocol", "TLSv1.3")
     for name in [*names, newest]:
         if name not in VERSIONS:
             raise SettingError(f"ssl.enabled.protocols: only {' and '.join(VERSIONS)} are known, not {name!r}")
@@ -96,19 +96,19 @@ def _set_tls_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
         raise SettingError(f"ssl.protocol: {newest} is not among ssl.enabled.protocols")
 
 
-def _load_truststore(context: ssl.SSLContext, found: dict[str, str], read_store: ReadStore | None) -> None:
-    _check_store_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
-    if "ssl.truststore.certificates" in found:
-        _load_key_of_pem(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
-    if "ssl.truststore.location" in found:
-        path = found["ssl.truststore.location"]
+def _load_truststore(context: ssl.SSLContext, settings: dict[str, str], read_store: ReadStore | None) -> None:
+    _check_store_type("ssl.truststore", settings, is_pem="ssl.truststore.certificates" in settings or None)
+    if "ssl.truststore.certificates" in settings:
+        _load_key_of_pem(context, "ssl.truststore.certificates", settings["ssl.truststore.certificates"])
+    if "ssl.truststore.location" in settings:
+        path = settings["ssl.truststore.location"]
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
         else:
-            _load_key_of_pem(context, "ssl.truststore.location", _read_trusted_pem(path, found, read_store))
-    if "ssl.crl.location" in found:
+            _load_key_of_pem(context, "ssl.truststore.location", _read_trusted_pem(path, settings, read_store))
+    if "ssl.crl.location" in settings:
         try:
-            context.load_verify_locations(found["ssl.crl.location"])
+            context.load_verify_locations(settings["ssl.crl.location"])
         except (OSError, ssl.SSLError) as error:
             raise SettingError(f"ssl.crl.location: {error}") from None
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
@@ -121,22 +121,22 @@ def _load_key_of_pem(context: ssl.SSLContext, name: str, pem: str) -> None:
         raise SettingError(f"{name} has no certificates in PEM: {error.reason or error}") from None
 
 
-def _check_store_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
+def _check_store_type(store: str, settings: dict[str, str], is_pem: bool | None) -> None:
     """Raise `SettingError` for an unknown type, a type that is not that of the data, or a password for PEM."""
-    kind = found.get(f"{store}.type")
+    kind = settings.get(f"{store}.type")
     if kind is not None and kind.strip().upper() not in STORE_TYPES:
         raise SettingError(f"{store}.type must be one of {', '.join(STORE_TYPES)}, not {kind!r}")
     if is_pem is None:
         return
     if kind is not None and is_pem != (kind.strip().upper() == "PEM"):
         raise SettingError(f"{store}.type is {kind}, but the data is {'' if is_pem else 'not '}PEM")
-    if is_pem and f"{store}.password" in found:
+    if is_pem and f"{store}.password" in settings:
         raise SettingError(f"{store}.password cannot be given for PEM; the password of a key is ssl.key.password")
 
 
-def _read_trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None) -> str:
+def _read_trusted_pem(path: str, settings: dict[str, str], read_store: ReadStore | None) -> str:
     data = _read_file("ssl.truststore.location", path)
-    _check_store_type("ssl.truststore", found, is_pem=PEM in data)
+    _check_store_type("ssl.truststore", settings, is_pem=PEM in data)
     if PEM in data:
         return data.decode(errors="replace")
     if read_store is None:
@@ -144,29 +144,31 @@ def _read_trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | 
             f"ssl.truststore.location: {path} is not PEM; convert it: keytool -list -rfc -keystore {path}"
         )
     try:
-        return read_store(path, found.get("ssl.truststore.password", ""))
+        return read_store(path, settings.get("ssl.truststore.password", ""))
     except OSError as error:
         raise SettingError(f"ssl.truststore.location: {error}") from None
 
 
-def _load_keystore(context: ssl.SSLContext, found: dict[str, str]) -> None:
+def _load_keystore(context: ssl.SSLContext, settings: dict[str, str]) -> None:
     """Load the client's own certificate and key from one file with both, from two files, or from two settings."""
-    password = found.get("ssl.key.password") or None
-    _check_store_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
-    if "ssl.keystore.location" in found:
-        path = found["ssl.keystore.location"]
+    password = settings.get("ssl.key.password") or None
+    _check_store_type("ssl.keystore", settings, is_pem="ssl.keystore.certificate.chain" in settings or None)
+    if "ssl.keystore.location" in settings:
+        path = settings["ssl.keystore.location"]
         if PEM not in _read_file("ssl.keystore.location", path):
             raise SettingError(
                 f"ssl.keystore.location: {path} is not PEM; convert it: openssl pkcs12 -in STORE.p12 -out STORE.pem "
                 "(convert a JKS store to PKCS12 first, by keytool -importkeystore)"
             )
-        _check_store_type("ssl.keystore", found, is_pem=True)
+        _check_store_type("ssl.keystore", settings, is_pem=True)
         _load_certificate_chain(context, "ssl.keystore.location", path, None, password)
-    if "ssl.certificate.location" in found:
-        key = found.get("ssl.key.location")
-        _load_certificate_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
-    if "ssl.keystore.certificate.chain" in found:
-        text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
+    if "ssl.certificate.location" in settings:
+        key = settings.get("ssl.key.location")
+        _load_certificate_chain(
+            context, "ssl.certificate.location", settings["ssl.certificate.location"], key, password
+        )
+    if "ssl.keystore.certificate.chain" in settings:
+        text = f"{settings.get('ssl.keystore.key', '')}\n{settings['ssl.keystore.certificate.chain']}\n"
         with make_secret_file(text.encode()) as path:
             _load_certificate_chain(context, "ssl.keystore.certificate.chain", path, None, password)
 
@@ -188,12 +190,12 @@ def _read_file(name: str, path: str) -> bytes:
         raise SettingError(f"{name}: {error}") from None
 
 
-def _set_hostname_checks(context: ssl.SSLContext, found: dict[str, str]) -> None:
-    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+def _set_hostname_checks(context: ssl.SSLContext, settings: dict[str, str]) -> None:
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", "none", ""):
         raise SettingError(f"ssl.endpoint.identification.algorithm must be https or none, not {algorithm!r}")
     context.check_hostname = algorithm == "https"
-    verify = found.get("enable.ssl.certificate.verification", "true").strip().lower()
+    verify = settings.get("enable.ssl.certificate.verification", "true").strip().lower()
     if verify not in ("true", "false"):
         raise SettingError(f"enable.ssl.certificate.verification must be true or false, not {verify!r}")
     if verify == "false":

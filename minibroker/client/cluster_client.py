@@ -15,15 +15,15 @@ from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import (
     FAILURES,
     ClientError,
+    ErrorReaction,
     ForeignServer,
     ProtocolError,
-    Reaction,
     UnsupportedVersion,
     check_error_code,
     choose_reaction,
 )
 from minibroker.client.connection_settings import Address, ClientSettings
-from minibroker.client.network import Link, Network
+from minibroker.client.network import Network, NetworkLink
 from minibroker.client.opening import negotiate_and_authenticate
 from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
@@ -40,28 +40,28 @@ _SINGLE_COORDINATOR_VERSION: Final = 3  # newer versions take several keys
 _DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf"))  # of the enclosing `retry`
 
 Result = TypeVar("Result")
-Node = int | Address  # a node of the cluster by its id, or a bootstrap server
+NodeOrAddress = int | Address  # a node of the cluster by its id, or a bootstrap server
 Partition = tuple[str, int]  # a topic's name, and the index
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """The node that leads a partition, and since which epoch (-1: unknown)."""
 
     node_id: int
     epoch: int
 
 
-class Sent(NamedTuple):
+class SentRequest(NamedTuple):
     """A request that was sent, or the error why it was not."""
 
-    node: Node
+    node: NodeOrAddress
     api: str
-    link: Link | None
+    link: NetworkLink | None
     correlation_id: int
     error: Exception | None = None
 
 
-class Failed(NamedTuple):
+class ConnectFailures(NamedTuple):
     """The consecutive failures to connect to a node: since when, and when to try again, by the network's clock."""
 
     times: int
@@ -69,10 +69,10 @@ class Failed(NamedTuple):
     until_s: float
 
 
-NOT_FAILED: Final = Failed(0, 0.0, 0.0)
+NOT_FAILED: Final = ConnectFailures(0, 0.0, 0.0)
 
 
-class Cluster:
+class ClusterClient:
     """Connections to the nodes of one cluster, made when they are first needed.
 
     A node that has never been reached, as its address may be wrong, is given up after `patience_s`.
@@ -85,10 +85,10 @@ class Cluster:
         self._reached: set[Address] = set()
         self._bootstrap = settings.bootstrap
         self._nodes: dict[int, Address] = {}
-        self._links: dict[Node, Link] = {}
-        self._locks: dict[Node, contextlib.AbstractAsyncContextManager[Any]] = {}
-        self._failed: dict[Node, Failed] = {}
-        self._leaders: dict[Partition, Leader] = {}
+        self._links: dict[NodeOrAddress, NetworkLink] = {}
+        self._locks: dict[NodeOrAddress, contextlib.AbstractAsyncContextManager[Any]] = {}
+        self._failed: dict[NodeOrAddress, ConnectFailures] = {}
+        self._leaders: dict[Partition, PartitionLeader] = {}
         self._coordinators: dict[tuple[str, str], int] = {}
         if settings.canonical_names:
             import socket
@@ -131,14 +131,14 @@ class Cluster:
             await self._network.sleep(backoff_s)
         raise AssertionError("backoffs do not end")
 
-    async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
+    async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> SentRequest:
         """Send a request without waiting for its answer, which `wait` returns.
 
         A Produce request with acks=0 has no answer: do not `wait` for it unless the result has an `error`.
         """
         return await self._send_to_node(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
-    async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
+    async def wait(self, sent: SentRequest, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent. Raises `ClientError`."""
         timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._get_remaining_ms())
         if sent.link is None or sent.error is not None:
@@ -172,7 +172,9 @@ class Cluster:
             _DEADLINE_S.reset(mark)
         raise AssertionError("backoffs do not end")
 
-    def raise_if_error(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
+    def raise_if_error(
+        self, code: int, what: str, node: NodeOrAddress | None = None, message: str | None = None
+    ) -> None:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
             check_error_code(code, f"{self.get_address_text(node)}: {what}", message)
@@ -195,11 +197,11 @@ class Cluster:
 
     # Nodes, leaders and coordinators
 
-    def refresh(self, why: Reaction = Reaction.FIND_BOTH) -> None:
+    def refresh(self, why: ErrorReaction = ErrorReaction.FIND_BOTH) -> None:
         """Forget the leaders, the coordinators, or both. They are looked up again when they are needed."""
-        if why in (Reaction.FIND_LEADER, Reaction.FIND_BOTH):
+        if why in (ErrorReaction.FIND_LEADER, ErrorReaction.FIND_BOTH):
             self._leaders.clear()
-        if why in (Reaction.FIND_COORDINATOR, Reaction.FIND_BOTH):
+        if why in (ErrorReaction.FIND_COORDINATOR, ErrorReaction.FIND_BOTH):
             self._coordinators.clear()
 
     async def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
@@ -212,12 +214,12 @@ class Cluster:
         # In version 0 an empty list means all topics, and there is no controller.
         answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=create), lowest=1)
         if not answer.brokers:
-            raise ClientError(f"{self.get_address_text(None)}: the cluster has no nodes yet", Reaction.RETRY)
+            raise ClientError(f"{self.get_address_text(None)}: the cluster has no nodes yet", ErrorReaction.RETRY)
         self._remember_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
         for topic in answer.topics:
             for partition in topic.partitions:
                 if partition.leader_id >= 0:
-                    self._leaders[topic.name, partition.partition_index] = Leader(
+                    self._leaders[topic.name, partition.partition_index] = PartitionLeader(
                         partition.leader_id, partition.leader_epoch
                     )
         return answer
@@ -232,7 +234,7 @@ class Cluster:
         node = (await self.retry(self.metadata)).controller_id
         return node if node >= 0 else None
 
-    async def leader(self, partition: Partition) -> Leader:
+    async def leader(self, partition: Partition) -> PartitionLeader:
         """Return the leader of a partition.
 
         Raises `ClientError` if the partition does not exist, or does not get a leader in time.
@@ -245,7 +247,7 @@ class Cluster:
         found = self._coordinators.get((kind, key))
         return found if found is not None else await self.retry(lambda: self._find_coordinator(kind, key))
 
-    def get_address_text(self, node: Node | None) -> str:
+    def get_address_text(self, node: NodeOrAddress | None) -> str:
         """Return `host:port` of a node for messages, or the bootstrap servers for None."""
         found = self._nodes.get(node) if isinstance(node, int) else node
         return str(found or self.settings.bootstrap_servers)
@@ -264,30 +266,32 @@ class Cluster:
         left_ms = (_DEADLINE_S.get() - self._network.read_clock_s()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
 
-    def _choose_node(self, node_id: int | None) -> Node:
+    def _choose_node(self, node_id: int | None) -> NodeOrAddress:
         """Return the given node, else a connected one, else the one that may be connected to first."""
         if node_id is not None:
             return node_id
-        known: list[Node] = [*self._nodes, *self._bootstrap]
+        known: list[NodeOrAddress] = [*self._nodes, *self._bootstrap]
         return min(known, key=lambda node: (node not in self._links, self._failed.get(node, NOT_FAILED).until_s))
 
-    async def _send_to_node(self, message: Message, node: Node, lowest: int, highest: int, timeout_ms: int) -> Sent:
+    async def _send_to_node(
+        self, message: Message, node: NodeOrAddress, lowest: int, highest: int, timeout_ms: int
+    ) -> SentRequest:
         api = get_api_name(message.api_key)
         try:
             link = await self._open_link(node, timeout_ms / 1000)
             version = link.connection.choose_version(type(message), lowest, highest)
         except FAILURES as error:
-            return Sent(node, api, None, -1, error)
+            return SentRequest(node, api, None, -1, error)
         is_answered = getattr(message, "acks", -1) != 0
         correlation_id, data = link.connection.encode_request(message, version, is_answered=is_answered)
         try:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop_link(node, link)
-            return Sent(node, api, link, correlation_id, _explain_timeout(error, timeout_ms / 1000))
-        return Sent(node, api, link, correlation_id)
+            return SentRequest(node, api, link, correlation_id, _explain_timeout(error, timeout_ms / 1000))
+        return SentRequest(node, api, link, correlation_id)
 
-    async def _open_link(self, node: Node, timeout_s: float) -> Link:
+    async def _open_link(self, node: NodeOrAddress, timeout_s: float) -> NetworkLink:
         """Return a connection that is ready for requests. Raises one of `FAILURES`."""
         async with self._locks.setdefault(node, self._network.make_lock()):
             link = self._links.get(node)
@@ -310,13 +314,15 @@ class Cluster:
             except FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
-                self._failed[node] = Failed(failed.times + 1, since_s, self._network.read_clock_s() + backoff_s)
+                self._failed[node] = ConnectFailures(
+                    failed.times + 1, since_s, self._network.read_clock_s() + backoff_s
+                )
                 raise
             self._failed.pop(node, None)
             self._reached.add(address)
             return link
 
-    async def _connect_link(self, address: Address, timeout_s: float) -> Link:
+    async def _connect_link(self, address: Address, timeout_s: float) -> NetworkLink:
         deadline_s = self._network.read_clock_s() + timeout_s
         try:
             link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
@@ -333,7 +339,7 @@ class Cluster:
             raise ConnectionError(f"no such address: {error}") from None
         return link
 
-    def _is_usable(self, link: Link) -> bool:
+    def _is_usable(self, link: NetworkLink) -> bool:
         """Return whether to use a connection again: brokers close idle ones, and ones whose authentication expires."""
         if link.connection.pending:
             return True
@@ -341,7 +347,7 @@ class Cluster:
         idle_ms = (now_s - link.used_s) * 1000
         return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
 
-    def _drop_link(self, node: Node, link: Link) -> None:
+    def _drop_link(self, node: NodeOrAddress, link: NetworkLink) -> None:
         link.close()
         if self._links.get(node) is link:
             del self._links[node]
@@ -368,7 +374,7 @@ class Cluster:
                 raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
             raise
 
-    def _make_client_error(self, sent: Sent) -> ClientError:
+    def _make_client_error(self, sent: SentRequest) -> ClientError:
         """Return the error of a request as a `ClientError`."""
         import ssl  # here: it is slow to import, and most commands have no errors
 
@@ -384,15 +390,15 @@ class Cluster:
             failed = self._failed.get(sent.node, NOT_FAILED)
             is_retriable = failed.until_s - failed.since_s < self._patience_s
             text += f" ({self.settings.bootstrap_servers} advertises this address)"
-        why = Reaction.FIND_BOTH if is_retriable else Reaction.FATAL
+        why = ErrorReaction.FIND_BOTH if is_retriable else ErrorReaction.FATAL
         return ClientError(f"{self.get_address_text(sent.node)}: {sent.api}: {text}", why, code)
 
-    def _is_unknown_address(self, node: Node) -> bool:
+    def _is_unknown_address(self, node: NodeOrAddress) -> bool:
         """Return whether a node of the cluster is not reached at its address, and no bootstrap server has it."""
         address = self._nodes.get(node) if isinstance(node, int) else None
         return address is not None and address not in self._reached and address not in self._bootstrap
 
-    async def _find_leader(self, topic: str, partition: int) -> Leader:
+    async def _find_leader(self, topic: str, partition: int) -> PartitionLeader:
         for found in (await self.metadata([topic])).topics:
             if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.raise_if_error(found.error_code, f"topic {topic}")

@@ -40,12 +40,12 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Settings(dict[str, str]):
+class RemainingSettings(dict[str, str]):
     """Settings from which each user takes out those that it knows. `known` are all names that users asked for."""
 
     def __init__(self, settings: Mapping[str, str], known: Iterable[str] = ()) -> None:
         super().__init__(settings)
-        self.known: set[str] = {*known, *(settings.known if isinstance(settings, Settings) else ())}
+        self.known: set[str] = {*known, *(settings.known if isinstance(settings, RemainingSettings) else ())}
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(sorted(self))})"  # the values may be secret
@@ -67,14 +67,14 @@ class Settings(dict[str, str]):
 class ClientSettings:
     """The checked settings of a client. Defaults are the Java client's where it has the name. Raises `SettingError`.
 
-    If `settings` are `Settings`, the names that others took out of them are also suggested for a misspelt one.
+    If `settings` are `RemainingSettings`, the names that others took out of them are also suggested for a misspelt one.
     `read_store` reads Java's trust stores (see `client_tls`).
     """
 
     def __init__(
         self, settings: Mapping[str, str], client_id: str = "minibroker", read_store: ReadStore | None = None
     ) -> None:
-        rest = Settings(settings)
+        rest = RemainingSettings(settings)
         self.bootstrap_servers: str = rest.pop("bootstrap.servers", "")
         self.bootstrap = parse_addresses(self.bootstrap_servers)
         self.client_id: str = rest.pop("client.id", client_id)
@@ -93,7 +93,7 @@ class ClientSettings:
         self.socket_buffers = {
             option: size for name, option in SOCKET_BUFFERS.items() if (size := pop_number(rest, name, -1, -1)) > 0
         }  # -1, and 0 in librdkafka, stand for the system's default
-        self.tls, self.credentials = _pop_security(rest, read_store)
+        self.tls, self.credentials = _pop_tls_and_credentials(rest, read_store)
         rest.refuse_unknown_settings()
 
 
@@ -130,7 +130,9 @@ def parse_addresses(servers: str) -> list[Address]:
     return found
 
 
-def _pop_security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
+def _pop_tls_and_credentials(
+    rest: RemainingSettings, read_store: ReadStore | None
+) -> tuple[ssl.SSLContext | None, Credentials | None]:
     protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import Reaction, check_error_code, choose_reaction
+from minibroker.client.client_errors import ErrorReaction, check_error_code, choose_reaction
 from minibroker.protocol.declare import Message
 from minibroker.protocol.response_errors import collect_error_codes
 
@@ -31,7 +31,7 @@ def ask_coordinator(
         node = client.coordinator(kind, key)
         answer = client.request(request, node, lowest=lowest, highest=highest, timeout_ms=wait_ms)
         for code in collect_error_codes(answer):
-            if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            if choose_reaction(code) in (ErrorReaction.RETRY, ErrorReaction.FIND_COORDINATOR):
                 check_error_code(code, f"{client.address(node)}: {kind} {key}")
         return answer
 

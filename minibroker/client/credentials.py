@@ -12,7 +12,7 @@ from minibroker import jaas
 from minibroker.client.client_errors import SettingError
 from minibroker.client.client_mechanisms import (
     SCRAM_HASHES,
-    Exchange,
+    MechanismExchange,
     authenticate_by_oauthbearer,
     authenticate_by_plain,
     authenticate_by_scram,
@@ -53,11 +53,11 @@ class Credentials(NamedTuple):
     """A mechanism, and a function that begins its exchange, and may fetch a token for it. No secret is in the repr."""
 
     mechanism: str
-    exchange: Callable[[], Exchange]
+    exchange: Callable[[], MechanismExchange]
 
 
-def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | None:
-    """Take out the settings of SASL. Return the credentials, None unless `wanted`. Raises `SettingError`."""
+def pop_credentials(settings: dict[str, str], is_required: bool) -> Credentials | None:
+    """Take out the settings of SASL. Return the credentials, None unless `is_required`. Raises `SettingError`."""
     mechanism = settings.pop("sasl.mechanism", None) or settings.pop("sasl.mechanisms", None)
     settings.pop("sasl.mechanisms", None)
     text = settings.pop(JAAS, None)
@@ -67,7 +67,7 @@ def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | Non
     if handler not in (None, *HANDLERS):
         raise SettingError(f"{HANDLER} can only be {HANDLERS[0]}, not {handler}")
     module = None if text is None else parse_login_module(text)
-    if not wanted:
+    if not is_required:
         return None
     mechanism = _parse_mechanism(mechanism, module)
     if mechanism == "OAUTHBEARER":

@@ -42,17 +42,17 @@ _VERSION: Final = struct.Struct(">h")
 STALE: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """The generation of a group, and the member's id in it."""
 
     generation: int
     member: str
 
 
-NOBODY: Final = Identity(NO_GENERATION, NO_MEMBER)
+NOBODY: Final = MemberIdentity(NO_GENERATION, NO_MEMBER)
 
 
-class Membership:
+class GroupMembership:
     """A member of one group, which subscribes to topics. Its methods raise `ClientError`."""
 
     def __init__(self, client: Client, group: str, topics: Iterable[str]) -> None:
@@ -72,7 +72,7 @@ class Membership:
         """Join the group, or join it again. Return the partitions that this member is to read."""
         while True:
             joined = self._join_group()
-            self._identity = Identity(joined.generation_id, joined.member_id)
+            self._identity = MemberIdentity(joined.generation_id, joined.member_id)
             is_leader = joined.leader == joined.member_id
             synced = self._ask_coordinator(
                 SyncGroupRequest(
@@ -129,7 +129,7 @@ class Membership:
                 REBALANCE_TIMEOUT_MS,
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._identity = Identity(NO_GENERATION, answer.member_id)
+                self._identity = MemberIdentity(NO_GENERATION, answer.member_id)
             elif not self._update_must_rejoin(answer.error_code):
                 self._raise_if_error(answer.error_code)
                 return answer

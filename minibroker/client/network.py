@@ -12,7 +12,7 @@ from minibroker.client.connection_settings import ClientSettings
 Result = TypeVar("Result")
 
 
-class Link(Protocol):
+class NetworkLink(Protocol):
     """An open connection. Its methods raise OSError (of which TimeoutError is one) and `ProtocolError`."""
 
     connection: Connection
@@ -41,7 +41,7 @@ class Network(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait, in seconds."""
 
-    async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> Link:
+    async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> NetworkLink:
         """Connect to the first address of a host that answers, with TLS if the settings say so. Raises OSError."""
 
     async def call_blocking(self, function: Callable[[], Result]) -> Result:

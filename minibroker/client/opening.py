@@ -14,7 +14,7 @@ from minibroker.client.client_errors import (
     get_error_name,
 )
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.client.network import Link, Network
+from minibroker.client.network import Network, NetworkLink
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -22,17 +22,19 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from minibroker.client.client_mechanisms import Exchange
+    from minibroker.client.client_mechanisms import MechanismExchange
 
 VERSION = __version__.partition("+")[0]  # brokers refuse a version that names a commit, as it has a plus sign
-Ask = Callable[[Message, int], Awaitable[Any]]
+SendRequest = Callable[[Message, int], Awaitable[Any]]
 """Sends a request in a version, and waits for the answer."""
 
 NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
 RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
-async def negotiate_and_authenticate(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+async def negotiate_and_authenticate(
+    link: NetworkLink, settings: ClientSettings, network: Network, timeout_s: float
+) -> None:
     """Negotiate versions and authenticate. Raises one of `FAILURES`."""
     ask = _make_request_sender(link, settings, network, timeout_s)
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
@@ -46,14 +48,16 @@ async def negotiate_and_authenticate(link: Link, settings: ClientSettings, netwo
     await _choose_mechanism_and_authenticate(ask, link, settings, network)
 
 
-async def reauthenticate(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+async def reauthenticate(link: NetworkLink, settings: ClientSettings, network: Network, timeout_s: float) -> None:
     """Authenticate again on an open connection, whose answers are all for `link`. Raises one of `FAILURES`."""
     await _choose_mechanism_and_authenticate(
         _make_request_sender(link, settings, network, timeout_s), link, settings, network
     )
 
 
-def _make_request_sender(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
+def _make_request_sender(
+    link: NetworkLink, settings: ClientSettings, network: Network, timeout_s: float
+) -> SendRequest:
     """Return a function that sends a request and waits for its answer, until all time is used up."""
     deadline_s = network.read_clock_s() + timeout_s
 
@@ -77,25 +81,29 @@ def _make_request_sender(link: Link, settings: ClientSettings, network: Network,
     return ask
 
 
-async def _choose_mechanism_and_authenticate(ask: Ask, link: Link, settings: ClientSettings, network: Network) -> None:
+async def _choose_mechanism_and_authenticate(
+    send_request: SendRequest, link: NetworkLink, settings: ClientSettings, network: Network
+) -> None:
     """Authenticate, if there are credentials, and note when to do so again."""
     if settings.credentials is not None:
         exchange = await network.call_blocking(settings.credentials.exchange)
-        lifetime_ms = await _authenticate_link(ask, link, settings.credentials.mechanism, exchange)
+        lifetime_ms = await _authenticate_link(send_request, link, settings.credentials.mechanism, exchange)
         link.expires_s = network.read_clock_s() + lifetime_ms / 1000 * RENEW_AT if lifetime_ms else float("inf")
 
 
-async def _authenticate_link(ask: Ask, link: Link, mechanism: str, exchange: Exchange) -> int:
+async def _authenticate_link(
+    send_request: SendRequest, link: NetworkLink, mechanism: str, exchange: MechanismExchange
+) -> int:
     """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
     versions = link.connection.choose_version
-    hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
+    hello = await send_request(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationFailed(f"{mechanism} is not enabled at the broker, but {', '.join(hello.mechanisms)}")
     if hello.error_code:
         raise AuthenticationFailed(f"{mechanism}: {get_error_name(hello.error_code)}")
     token = next(exchange)
     while True:
-        answer = await ask(SaslAuthenticateRequest(auth_bytes=token), versions(SaslAuthenticateRequest))
+        answer = await send_request(SaslAuthenticateRequest(auth_bytes=token), versions(SaslAuthenticateRequest))
         if answer.error_code:
             why = answer.error_message or get_error_name(answer.error_code)
             raise AuthenticationFailed(f"authentication by {mechanism} failed: {' '.join(why.split())}")

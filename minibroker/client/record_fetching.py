@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import ClientError, Reaction
-from minibroker.client.cluster_client import Partition, Sent
+from minibroker.client.client_errors import ClientError, ErrorReaction
+from minibroker.client.cluster_client import Partition, SentRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import MAGIC, MAX_RECORD_BYTES, BatchHeader
@@ -28,14 +28,14 @@ NEWEST_WITH_NAMES: Final = 12  # newer versions have topic ids
 _TOPIC: Final = FetchRequest.FetchTopic
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record and its partition."""
 
     partition: Partition
     record: Record
 
 
-class Reader:
+class RecordReader:
     """Positions in partitions, which `poll` moves on. `read_committed` leaves out open and aborted transactions.
 
     Without `ends`, it reads what is added, too. With `ends`, each partition is read up to the offset there, or up to
@@ -73,7 +73,7 @@ class Reader:
         """Read these partitions, too."""
         self._offsets |= offsets
 
-    def poll(self, wait_ms: int) -> Iterator[Found]:
+    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch from each leader, which waits for the first for `wait_ms`.
 
         Raises `ClientError`, also for records that are damaged.
@@ -120,7 +120,7 @@ class Reader:
             if answer.throttle_time_ms and not any(
                 each.records for topic in answer.responses for each in topic.partitions
             ):
-                raise ClientError(f"{self._client.address(request.node)}: reading: throttled", Reaction.RETRY)
+                raise ClientError(f"{self._client.address(request.node)}: reading: throttled", ErrorReaction.RETRY)
             for topic in answer.responses:
                 for each in topic.partitions:
                     partition = topic.topic, each.partition_index
@@ -129,7 +129,7 @@ class Reader:
                     answers[partition] = each
         return answers
 
-    def _send_fetch(self, node_id: int, partitions: list[Partition], wait_ms: int) -> Sent:
+    def _send_fetch(self, node_id: int, partitions: list[Partition], wait_ms: int) -> SentRequest:
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for topic, index in partitions:
             by_topic[topic].append(
@@ -150,17 +150,17 @@ class Reader:
         )
         return self._client.send(request, node_id, highest=NEWEST_WITH_NAMES)
 
-    def _iterate_records(self, partition: Partition, answer: Any) -> Iterator[Found]:
+    def _iterate_records(self, partition: Partition, answer: Any) -> Iterator[FoundRecord]:
         """Yield the records of whole batches, and move the partition's position behind each."""
         data = answer.records or b""
-        aborted = Aborted(answer.aborted_transactions if self._read_committed else None)
+        aborted = AbortedProducers(answer.aborted_transactions if self._read_committed else None)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
             if not aborted.is_aborted_or_control(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
                 for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
-                        yield Found(partition, record)
+                        yield FoundRecord(partition, record)
             self._offsets[partition] = max(self._offsets[partition], header.next_offset)
 
 
@@ -171,17 +171,17 @@ def read_last_records(
     count: int,
     *,
     read_committed: bool = True,
-) -> list[Found]:
+) -> list[FoundRecord]:
     """Return the last records between these offsets, of all partitions together, in the order of their timestamps.
 
     Offsets have gaps, so it goes further back until there are enough. Raises `ClientError`.
     """
-    last: dict[Partition, list[Found]] = {partition: [] for partition in ends}
+    last: dict[Partition, list[FoundRecord]] = {partition: [] for partition in ends}
     upper, window = dict(ends), count
     while upper:
         lower = {partition: max(starts[partition], end - window) for partition, end in upper.items()}
-        earlier: dict[Partition, deque[Found]] = {partition: deque(maxlen=count) for partition in upper}
-        reader = Reader(client, lower, upper, read_committed=read_committed)
+        earlier: dict[Partition, deque[FoundRecord]] = {partition: deque(maxlen=count) for partition in upper}
+        reader = RecordReader(client, lower, upper, read_committed=read_committed)
         while not reader.is_at_end:
             for each in reader.poll(0):
                 earlier[each.partition].append(each)
@@ -192,7 +192,7 @@ def read_last_records(
     return list(heapq.merge(*last.values(), key=lambda each: each.record.timestamp))[-count:]
 
 
-class Aborted:
+class AbortedProducers:
     """The producers whose transactions are aborted, at one batch of a fetch after the other."""
 
     def __init__(self, transactions: list[Any] | None) -> None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, UnsupportedVersion, choose_reaction, get_error_name
-from minibroker.client.cluster_client import Sent
+from minibroker.client.cluster_client import SentRequest
 from minibroker.client.murmur2 import choose_partition
 from minibroker.client.producer_identity import PRODUCE_VERSION, ProducerIdentity
 from minibroker.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ RETRY_S: Final = 0.1
 _TOPIC: Final = ProduceRequest.TopicProduceData
 
 
-class Format(NamedTuple):
+class RecordsFormat(NamedTuple):
     """A format of records, and the versions of Produce that carry it."""
 
     magic: int
@@ -41,11 +41,15 @@ class Format(NamedTuple):
     highest: int
 
 
-FORMATS: Final = (Format(MAGIC, 3, 12), Format(1, 2, 2), Format(0, 0, 1))  # newer versions have topic ids
+FORMATS: Final = (
+    RecordsFormat(MAGIC, 3, 12),
+    RecordsFormat(1, 2, 2),
+    RecordsFormat(0, 0, 1),
+)  # newer versions have topic ids
 ZSTD_VERSION: Final = 7
 
 
-class Outcome(NamedTuple):
+class ProduceOutcome(NamedTuple):
     """What became of records that followed each other: their first offset (None: not told), or why they failed.
 
     `gave_up` is true if the time was up, false if a retry could not have helped.
@@ -58,12 +62,12 @@ class Outcome(NamedTuple):
     gave_up: bool = False
 
 
-class Outgoing(NamedTuple):
+class OutgoingBatch(NamedTuple):
     """A batch on its way."""
 
     partition: int
     records: list[Record]
-    sent: Sent
+    sent: SentRequest
 
 
 class Writer:
@@ -76,7 +80,7 @@ class Writer:
         self,
         client: Client,
         topic: str,
-        report: Callable[[Outcome], None],
+        report: Callable[[ProduceOutcome], None],
         *,
         acks: int = -1,
         codec: Compression = Compression.NONE,
@@ -91,7 +95,9 @@ class Writer:
         self._codec = codec
         self._timeout_ms = timeout_ms
         self._identity = identity
-        self._formats: tuple[Format, ...] = FORMATS if identity is None else (Format(MAGIC, 3, PRODUCE_VERSION),)
+        self._formats: tuple[RecordsFormat, ...] = (
+            FORMATS if identity is None else (RecordsFormat(MAGIC, 3, PRODUCE_VERSION),)
+        )
         self._waiting: dict[int, deque[list[Record]]] = {}
         self._bytes = self._records = 0
         self.partitions = client.retry(self._count_partitions, timeout_ms)
@@ -133,17 +139,17 @@ class Writer:
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def _send_batch(self, partition: int, records: list[Record]) -> Outgoing:
+    def _send_batch(self, partition: int, records: list[Record]) -> OutgoingBatch:
         """Send a batch to the partition's leader, in the newest format that it knows."""
         while True:
             sent = self._send_batch_once(partition, records)
             is_unknown = isinstance(sent.error, UnsupportedVersion)
             needs_newest = self._codec is Compression.ZSTD or any(record.headers for record in records)
             if not is_unknown or len(self._formats) == 1 or needs_newest:
-                return Outgoing(partition, records, sent)
+                return OutgoingBatch(partition, records, sent)
             self._formats = self._formats[1:]
 
-    def _send_batch_once(self, partition: int, records: list[Record]) -> Sent:
+    def _send_batch_once(self, partition: int, records: list[Record]) -> SentRequest:
         magic, lowest, highest = self._formats[0]
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
@@ -152,7 +158,7 @@ class Writer:
             if self._identity is not None:
                 self._identity.add_partition_to_transaction((self._topic, partition))
         except ClientError as error:
-            return Sent(-1, "Produce", None, -1, error)
+            return SentRequest(-1, "Produce", None, -1, error)
         wanted = _TOPIC.PartitionProduceData(index=partition, records=self._make_batch(partition, records, magic))
         request = ProduceRequest(
             transactional_id=None if self._identity is None else self._identity.transactional_id,
@@ -176,7 +182,7 @@ class Writer:
         )
         return memoryview(batch)
 
-    def _await_or_retry_batch(self, batch: Outgoing, deadline_s: float) -> bool:
+    def _await_or_retry_batch(self, batch: OutgoingBatch, deadline_s: float) -> bool:
         """Wait for what becomes of a batch. Report it, or return that it is to be sent again."""
         queue = self._waiting[batch.partition]
         try:
@@ -190,15 +196,15 @@ class Writer:
                 half = len(batch.records) // 2
                 queue.extendleft((batch.records[half:], batch.records[:half]))
             else:
-                self._report(Outcome(batch.partition, len(batch.records), None, str(error), error.retriable))
+                self._report(ProduceOutcome(batch.partition, len(batch.records), None, str(error), error.retriable))
             return False
         queue.popleft()
         if self._identity is not None:
             self._identity.advance_sequence((self._topic, batch.partition), len(batch.records))
-        self._report(Outcome(batch.partition, len(batch.records), first_offset))
+        self._report(ProduceOutcome(batch.partition, len(batch.records), first_offset))
         return False
 
-    def _await_acknowledgement(self, batch: Outgoing, timeout_ms: int) -> int | None:
+    def _await_acknowledgement(self, batch: OutgoingBatch, timeout_ms: int) -> int | None:
         """Return the first offset of a batch that was written, None if that is not told. Raises `ClientError`."""
         if isinstance(batch.sent.error, ClientError):
             raise batch.sent.error

@@ -34,7 +34,7 @@ HTTPS: Final = {"https.ca.pem": "ssl.truststore.certificates", "https.ca.locatio
 RENEW_AT: Final = 0.8  # of a token's life
 
 
-class Tokens:
+class TokenSource:
     """A source of tokens. It fetches a new token when most of the last one's lifetime is over."""
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class Tokens:
         return self._extensions
 
 
-def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
     """Return the source of tokens for a login module's options and `sasl.oauthbearer.*`. Raises `SettingError`."""
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
         raise SettingError("sasl.oauthbearer.method must be oidc or default")
@@ -69,11 +69,11 @@ def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) ->
         return _make_unsecured_token_source({**module, **_parse_librdkafka_claims(settings)})
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
-        return Tokens(lambda: _read_token_file(path), _collect_extensions(module, settings, EXTENSION))
+        return TokenSource(lambda: _read_token_file(path), _collect_extensions(module, settings, EXTENSION))
     return _make_endpoint_token_source(url, module, settings)
 
 
-def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
     if urlsplit(url).scheme not in ("http", "https"):
         raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}
@@ -92,7 +92,7 @@ def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: M
         raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
     scope = given("scope", "sasl.oauthbearer.scope")
     context = _make_tls_context(tls)
-    return Tokens(
+    return TokenSource(
         lambda: _ask_for_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
     )
 
@@ -134,7 +134,7 @@ def _read_token_file(path: Path) -> tuple[str, float]:
         raise TokenError(f"no token: {error}") from None
 
 
-def _make_unsecured_token_source(module: Mapping[str, str]) -> Tokens:
+def _make_unsecured_token_source(module: Mapping[str, str]) -> TokenSource:
     """Return a source of tokens without a signature, like those of Kafka's login module (RFC 7519, 6). For tests."""
     claims: dict[str, Any] = {}
     for name, value in module.items():
@@ -149,7 +149,7 @@ def _make_unsecured_token_source(module: Mapping[str, str]) -> Tokens:
             f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
         )
     life_s = _parse_number(LIFETIME, module.get(LIFETIME, "3600"))
-    return Tokens(
+    return TokenSource(
         lambda: (_make_unsigned_token(claims, life_s), life_s), _collect_extensions(module, {}, UNSECURED_EXTENSION)
     )
 

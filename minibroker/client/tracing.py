@@ -14,13 +14,13 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.response_errors import collect_error_codes
 
-Report = Callable[[str], None]
+ReportLine = Callable[[str], None]
 
 
 class TracedNetwork(BlockingNetwork):
     """Blocking sockets that report a line for each connection, request and answer."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportLine) -> None:
         self._trace = report
 
     def _print_report(self, text: str) -> None:
@@ -46,7 +46,7 @@ class TracedNetwork(BlockingNetwork):
 class TracedConnection(Connection):
     """A connection that reports its requests and answers."""
 
-    def __init__(self, address: Address, settings: ClientSettings, report: Report) -> None:
+    def __init__(self, address: Address, settings: ClientSettings, report: ReportLine) -> None:
         super().__init__(settings.client_id, settings.max_frame_bytes)
         self._address = address
         self._print_report = report

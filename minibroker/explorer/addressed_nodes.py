@@ -10,7 +10,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import read_request
-from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
+from minibroker.testing.seen.subjects import NamedSubjects, NameOf, find_subjects
 
 SIZE_BYTES: Final = 4
 KEY_AND_VERSION: Final = Struct(">hh")
@@ -34,14 +34,14 @@ def find_addressed_node(broker: Broker, frame: bytes, name_of: NameOf) -> int | 
     return _find_leader(broker, found) if node is None else node
 
 
-def _find_coordinator(broker: Broker, found: Subjects, *, prefers_group: bool) -> int | None:
-    if found.groups and (prefers_group or not found.transactional_ids):
-        return broker.coordinator(group=min(found.groups))
-    return broker.coordinator(transactional_id=min(found.transactional_ids)) if found.transactional_ids else None
+def _find_coordinator(broker: Broker, subjects: NamedSubjects, *, prefers_group: bool) -> int | None:
+    if subjects.groups and (prefers_group or not subjects.transactional_ids):
+        return broker.coordinator(group=min(subjects.groups))
+    return broker.coordinator(transactional_id=min(subjects.transactional_ids)) if subjects.transactional_ids else None
 
 
-def _find_leader(broker: Broker, found: Subjects) -> int | None:
-    for topic, partitions in found.topics.items():
+def _find_leader(broker: Broker, subjects: NamedSubjects) -> int | None:
+    for topic, partitions in subjects.topics.items():
         for partition in partitions:
             with suppress(KafkaError):  # there is no such partition
                 return broker.leader(topic, partition)

@@ -19,10 +19,10 @@ _DEFAULT: Final = re.compile(r"export default ")
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*\n)*")
 _DEFAULT_NAME: Final = "$default"
 
-Read = Callable[[str], str]
+ReadModule = Callable[[str], str]
 
 
-class Module(NamedTuple):
+class JavaScriptModule(NamedTuple):
     """A module: its imports as (path, declaration), its code without them, and what it exports by name."""
 
     imports: list[tuple[str, str]]
@@ -30,18 +30,18 @@ class Module(NamedTuple):
     exports: dict[str, str]
 
 
-def bundle_modules(first: str, read: Read) -> str:
-    """Return a script that does what the module `first` does. `read` returns the text of a path.
+def bundle_modules(first_path: str, read: ReadModule) -> str:
+    """Return a script that does what the module `first_path` does. `read` returns the text of a path.
 
     Raises ValueError if modules import each other in a circle, or have a form of import or export that is not known.
     """
-    modules: dict[str, Module] = {}
-    _collect_modules(first, read, modules, [])
+    modules: dict[str, JavaScriptModule] = {}
+    _collect_modules(first_path, read, modules, [])
     names = {path: f"$module{number}" for number, path in enumerate(modules)}
     return "".join(_wrap_module_in_function(path, module, names) for path, module in modules.items())
 
 
-def _collect_modules(path: str, read: Read, modules: dict[str, Module], importing: list[str]) -> None:
+def _collect_modules(path: str, read: ReadModule, modules: dict[str, JavaScriptModule], importing: list[str]) -> None:
     """Add a module behind all that it imports."""
     if path in importing:
         raise ValueError(f"{' imports '.join([*importing, path])}")
@@ -52,13 +52,13 @@ def _collect_modules(path: str, read: Read, modules: dict[str, Module], importin
         modules[path] = module
 
 
-def _wrap_module_in_function(path: str, module: Module, names: dict[str, str]) -> str:
+def _wrap_module_in_function(path: str, module: JavaScriptModule, names: dict[str, str]) -> str:
     imports = "".join(f"const {declared} = {names[imported]};\n" for imported, declared in module.imports)
     exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
     return f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.code}\nreturn {{{exports}}};\n}})();\n"
 
 
-def parse_module(path: str, text: str) -> Module:
+def parse_module(path: str, text: str) -> JavaScriptModule:
     """Return a module. Raises ValueError for a form of import or export that is not known."""
     imports: list[tuple[str, str]] = []
     exports: dict[str, str] = {}
@@ -98,7 +98,7 @@ def parse_module(path: str, text: str) -> Module:
         exports["default"] = _DEFAULT_NAME
     if strange := re.search(r"^(?:import|export)\b.*", code, re.MULTILINE):
         raise ValueError(f"{path}: {strange[0][:100]}")
-    return Module(imports, code, exports)
+    return JavaScriptModule(imports, code, exports)
 
 
 def _declare_import(found: re.Match[str]) -> str:
@@ -117,6 +117,6 @@ def _parse_imported_names(names: str) -> Iterator[tuple[str, str]]:
         yield inside.strip(), (outside or inside).strip()
 
 
-def _skip_comments_and_spaces(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return at if found is None else found.end()
+def _skip_comments_and_spaces(text: str, position: int) -> int:
+    found = _BLANK.match(text, position)
+    return position if found is None else found.end()

@@ -20,7 +20,7 @@ DIRECTIVES: Final = (
 
 
 @dataclass
-class _Said:
+class _ComposedLines:
     """What the lines say about the whole batch, and its records."""
 
     now_ms: int
@@ -66,7 +66,7 @@ def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
     """
     if text.startswith("hex:"):
         return memoryview(bytes.fromhex(text.removeprefix("hex:")))
-    said = _Said(now_ms)
+    said = _ComposedLines(now_ms)
     for line in text.splitlines():
         said.add_line(line)
     if not said.records:

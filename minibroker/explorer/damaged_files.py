@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from minibroker.explorer.files_view import Root, describe_files, find_file_below
+from minibroker.explorer.files_view import FindRoot, describe_files, find_file_below
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.inspected_files import InspectedFile, Options, iterate_file_contents
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.inspected_files import InspectedFile, InspectionOptions, iterate_file_contents
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.web.routes import Routes
 
 MOST_INSPECTED_BYTES: Final = 256 << 20  # a larger log is not walked through for its damage
@@ -23,7 +23,7 @@ MOST_DAMAGE: Final = 100
 SECONDS: Final = 1.0  # in which all files are looked at
 
 
-def make_damage_routes(root: Root) -> Routes:
+def make_damage_routes(root: FindRoot) -> Routes:
     """Return the paths of damage. Threads read the files, as they may be large."""
     routes = Routes("/files")
     damaged = DamagedFiles()
@@ -46,9 +46,9 @@ def find_damage(inspected: InspectedFile) -> list[dict[str, Any]] | None:
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return None
     found = iterate_file_contents(
-        Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES)
+        Disk(), inspected, InspectionOptions(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES)
     )
-    damage = islice((each for each in found if isinstance(each, Damage)), MOST_DAMAGE)
+    damage = islice((each for each in found if isinstance(each, DamagedBytes)), MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 
 

@@ -22,7 +22,7 @@ SECONDS: Final = 1.0  # for all records of a page; the others are shown as they 
 STOPPED: Final = "those before it took too long; open it to decode it alone"
 
 
-class Data(NamedTuple):
+class UndecodedRecord(NamedTuple):
     """What of a record may be decoded."""
 
     key: bytes | None
@@ -30,28 +30,28 @@ class Data(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def get_undecoded_record(shown: dict[str, Any]) -> Data:
+def get_undecoded_record(shown: dict[str, Any]) -> UndecodedRecord:
     """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
     headers = tuple((name, _get_bytes_if_whole(content)) for name, content in shown["headers"])
-    return Data(_get_bytes_if_whole(shown["key"]), _get_bytes_if_whole(shown["value"]), headers)
+    return UndecodedRecord(_get_bytes_if_whole(shown["key"]), _get_bytes_if_whole(shown["value"]), headers)
 
 
 def _get_bytes_if_whole(content: dict[str, Any] | None) -> bytes | None:
     return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
 
 
-async def find_decoder(broker: Broker, records: list[Data]) -> Decoder | None:
+async def find_decoder(broker: Broker, records: list[UndecodedRecord]) -> Decoder | None:
     """Return a decoder with the schemas that records name, or None without a registry that can be read."""
     if broker.has_registry:
         with suppress(RegistryError):
-            return Decoder(FoundSchemas(await broker.registry.read_schema_source(), records))
+            return Decoder(PrefetchedSchemas(await broker.registry.read_schema_source(), records))
     return None
 
 
-class FoundSchemas:
+class PrefetchedSchemas:
     """The schemas that some records name."""
 
-    def __init__(self, source: SchemaSource, records: Iterable[Data]) -> None:
+    def __init__(self, source: SchemaSource, records: Iterable[UndecodedRecord]) -> None:
         self._found: dict[int | str, WireSchema | Exception] = {}
         for record in records:
             for data, is_key in ((record.key, True), (record.value, False)):
@@ -74,7 +74,9 @@ class FoundSchemas:
         return found
 
 
-def add_decoded_values(decoder: Decoder, records: list[Data], shown: list[dict[str, Any]], most_bytes: int) -> None:
+def add_decoded_values(
+    decoder: Decoder, records: list[UndecodedRecord], shown: list[dict[str, Any]], most_bytes: int
+) -> None:
     """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
     until = time.monotonic() + SECONDS
     for record, said in zip(records, shown, strict=True):
@@ -89,7 +91,7 @@ def add_decoded_values(decoder: Decoder, records: list[Data], shown: list[dict[s
 
 
 def _decode_record(
-    decoder: Decoder, record: Data, data: bytes, most: int, seconds: float, *, is_key: bool
+    decoder: Decoder, record: UndecodedRecord, data: bytes, most: int, seconds: float, *, is_key: bool
 ) -> dict[str, str]:
     named = read_schema_id(data, record.headers, key=is_key)
     if named is None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from minibroker import __version__
 from minibroker.explorer.damaged_files import make_damage_routes
 from minibroker.explorer.files_view import make_file_routes
-from minibroker.explorer.frames_view import Watched, make_frame_routes, make_live_routes
+from minibroker.explorer.frames_view import WatchedServer, make_frame_routes, make_live_routes
 from minibroker.explorer.groups_view import make_group_routes
 from minibroker.explorer.page_files import ROOT, make_page_routes
 from minibroker.explorer.records_view import make_record_routes
@@ -21,7 +21,7 @@ from minibroker.explorer.transactions_view import make_transaction_routes
 from minibroker.explorer.trying import make_trying_routes
 from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.http_errors import describe_mistake
+from minibroker.testing.control.http_errors import make_status_and_message
 from minibroker.testing.loops import NotRunning
 from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.application import Application
@@ -78,7 +78,7 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
     return [*make_page_routes(), *_limit_bodies(routes)]
 
 
-def make_frames_app(host: Watched, closing: asyncio.Event) -> Application:
+def make_frames_app(host: WatchedServer, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames that pass a proxy. Its streams end once `closing` is set."""
     host.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
@@ -118,7 +118,7 @@ def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Ap
 
     for part in parts:
         routes += part
-    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), describe_mistake)
+    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), make_status_and_message)
 
 
 def _limit_bodies(routes: Routes) -> Routes:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, Final
 
 from minibroker.explorer.answers_in_threads import read_in_thread
-from minibroker.explorer.saved_frames import Frames
+from minibroker.explorer.saved_frames import FrameSource
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import make_legible
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.journal import Mark
+from minibroker.testing.seen.journal import JournalMark
 from minibroker.testing.seen.subjects import NameOf, find_subjects
 
 TICK_SECONDS: Final = 0.1
@@ -33,13 +33,13 @@ COLUMNS: Final = (
 )
 """What the values of a row are, in their order."""
 
-State = Callable[[], dict[str, Any]]
+DescribeState = Callable[[], dict[str, Any]]
 
 
-class Feed:
+class FrameFeed:
     """What one page has not seen yet."""
 
-    def __init__(self, frames: Frames, name_of: NameOf, after: int = 0) -> None:
+    def __init__(self, frames: FrameSource, name_of: NameOf, after: int = 0) -> None:
         self._frames = frames
         self._name_of = name_of
         self._last = after
@@ -72,14 +72,16 @@ class Feed:
         return [*ended[:PORTION], *self._frames.list_exchanges_after(self._last, PORTION)]
 
 
-async def iterate_events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
-    """Yield server-sent events until the server closes: `frames` as they come, and `state`, if any, each second."""
+async def iterate_events(
+    feed: FrameFeed, describe_state: DescribeState | None, closing: asyncio.Event
+) -> AsyncIterator[bytes]:
+    """Yield server-sent events until the server closes: `frames` as they come, and `describe_state` each second."""
     told_at = -STATE_SECONDS
     while not closing.is_set():
         now = time.monotonic()
-        if state is not None and now - told_at >= STATE_SECONDS:
+        if describe_state is not None and now - told_at >= STATE_SECONDS:
             told_at = now
-            yield encode_event("state", state())
+            yield encode_event("state", describe_state())
         portion = await feed.take_next_portion()
         if portion is not None:
             yield encode_event("frames", portion)
@@ -95,7 +97,7 @@ def encode_event(name: str, value: Any) -> bytes:
 
 def make_frame_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
     """Return the values of `COLUMNS` for a request."""
-    topics, groups, transactional_ids = _list_subjects(exchange, name_of)
+    topics, groups, transactional_ids = _list_subjects_of_exchange(exchange, name_of)
     return [
         exchange.number,
         exchange.api,
@@ -122,7 +124,9 @@ def make_frame_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
 MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 
 
-def _list_subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]], list[str], list[str]]:
+def _list_subjects_of_exchange(
+    exchange: Exchange, name_of: NameOf
+) -> tuple[dict[str, list[int]], list[str], list[str]]:
     request = exchange.request
     if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here
@@ -139,6 +143,6 @@ def _list_subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[
     )
 
 
-def make_mark_object(mark: Mark) -> dict[str, Any]:
+def make_mark_object(mark: JournalMark) -> dict[str, Any]:
     """Return a mark for JSON."""
     return mark._asdict() | {"text": make_legible(mark.text)}

@@ -21,7 +21,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
-from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.cleaning import make_cleaning_plan
 from minibroker.storage.compaction.dirtiness import is_cleaning_due, measure_dirtiness
 from minibroker.storage.compaction.foreseeing import foresee_removed_records
@@ -29,16 +29,16 @@ from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import (
+    FileKind,
     InspectedFile,
-    Kind,
-    Options,
+    InspectionOptions,
     identify_file,
     iterate_file_contents,
 )
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.retention import Extent, list_deletion_reasons
+from minibroker.storage.retention import LogExtent, list_deletion_reasons
 from minibroker.testing.broker import Broker
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
@@ -54,10 +54,10 @@ MOST_COMPACTED_BYTES: Final = 64 << 20  # a cleaning reads about 30 MB/s
 MOST_OFFSETS: Final = 100_000
 LENGTH_POSITION: Final = 8  # of a batch, in all formats
 
-Root = Callable[[], Path]
+FindRoot = Callable[[], Path]
 
 
-def make_file_routes(root: Root, broker: Broker | None = None) -> Routes:
+def make_file_routes(root: FindRoot, broker: Broker | None = None) -> Routes:
     """Return the paths of the view. Threads read the files, as they may be large."""
     routes = Routes("/files")
 
@@ -161,8 +161,8 @@ def show_file_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
 
 def _choose_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
     """Return where to begin to show a file, and how many bytes to show."""
-    if inspected.kind is Kind.LOG:
-        return (_find_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
+    if inspected.kind is FileKind.LOG:
+        return (_find_batch_with_byte(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
     entry = ENTRY_BYTES.get(inspected.kind)
     if entry is None:
         return 0, MOST_SHOWN_BYTES
@@ -171,25 +171,25 @@ def _choose_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, i
 
 def _find_next_window(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
     """Return where the next window begins, None for the last."""
-    if end == size or (inspected.kind is not Kind.LOG and inspected.kind not in ENTRY_BYTES):
+    if end == size or (inspected.kind is not FileKind.LOG and inspected.kind not in ENTRY_BYTES):
         return None
-    if inspected.kind is not Kind.LOG:
+    if inspected.kind is not FileKind.LOG:
         return end
-    following, behind = _find_batch_with(inspected, end)
+    following, behind = _find_batch_with_byte(inspected, end)
     return behind if following == start else following
 
 
-def _find_batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
-    """Return where the batch begins and ends that has the byte `at`, by the offset index and the batches' lengths."""
+def _find_batch_with_byte(inspected: InspectedFile, position: int) -> tuple[int, int]:
+    """Return begin and end of the batch that has the byte `position`, by the offset index and the batches' lengths."""
     entries = _read_index_entries(inspected, INDEX_SUFFIX, OffsetEntry)
-    start = max((entry.log_position for entry in entries if entry.log_position <= at), default=0)
+    start = max((entry.log_position for entry in entries if entry.log_position <= position), default=0)
     size = Disk().size_bytes(inspected.path)
     with open(inspected.path, "rb") as file:
         while True:
             file.seek(start + LENGTH_POSITION)
             length = int.from_bytes(file.read(4), "big", signed=True)
             following = min(start + LOG_OVERHEAD_BYTES + max(length, 0), size)
-            if following > at or following >= size:
+            if following > position or following >= size:
                 return start, following
             start = following
 
@@ -199,7 +199,9 @@ def _read_index_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) 
     if found is None or not os.path.exists(found.path):
         return []
     return [
-        each for each in islice(iterate_file_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)
+        each
+        for each in islice(iterate_file_contents(Disk(), found, InspectionOptions()), MOST_ENTRIES)
+        if isinstance(each, kind)
     ]
 
 
@@ -208,7 +210,7 @@ def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
     log = identify_file(inspected.make_path_with_suffix(LOG_SUFFIX))
     if log is None or not os.path.exists(log.path):
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
-    walked = iterate_file_contents(Disk(), log, Options(records=False))
+    walked = iterate_file_contents(Disk(), log, InspectionOptions(records=False))
     batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
     aborted = _read_index_entries(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
     return {
@@ -239,7 +241,7 @@ def explain_retention(broker: Broker, inspected: InspectedFile) -> list[str]:
     if partition is None:
         return []
     log = partition.log
-    extent = Extent(log.log_start_offset, log.high_watermark, log.log_end_offset)
+    extent = LogExtent(log.log_start_offset, log.high_watermark, log.log_end_offset)
     reasons = list_deletion_reasons(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
     return [
         f"{os.path.basename(segment.path)}: {reason.value}"
@@ -258,7 +260,7 @@ async def show_removable_records(broker: Broker, log: Log, inspected: InspectedF
     shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")
     try:
         found = await asyncio.to_thread(lambda: list(foresee_removed_records(plan, shown, MOST_OFFSETS)))
-    except (Uncleanable, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
+    except (UncleanableLog, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
         return said | {"why": make_legible(str(error))}
     said["segments"] = [
         each._replace(path=os.path.basename(each.path), offsets=[])._asdict() for each in found if each.taken_records

@@ -10,18 +10,18 @@ from typing import Any, Final, Protocol
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.copies import make_copyable_texts
 from minibroker.explorer.effects import list_effects
-from minibroker.explorer.feeds import COLUMNS, Feed, State, iterate_events, make_frame_row
-from minibroker.explorer.saved_frames import Frames
+from minibroker.explorer.feeds import COLUMNS, DescribeState, FrameFeed, iterate_events, make_frame_row
+from minibroker.explorer.saved_frames import FrameSource
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.headers import find_response_version
 from minibroker.testing.broker import Broker
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.hosting import Host
+from minibroker.testing.seen.hosting import InterceptedHost
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.messages import Answer
@@ -47,7 +47,7 @@ def list_filter_words() -> dict[str, str]:
     return {word: text for word, text in matching.items() if word not in UNKNOWN_HERE} | OWN_WORDS
 
 
-class Watched(Host, Protocol):
+class WatchedServer(InterceptedHost, Protocol):
     """A broker or a proxy whose frames are shown."""
 
     @property
@@ -66,7 +66,7 @@ class Watched(Host, Protocol):
         """Return the name of a topic, if it is known."""
 
 
-def make_live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> Routes:
+def make_live_routes(broker: Broker | WatchedServer, name_of: NameOf, closing: asyncio.Event) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
     return make_frame_routes(
         broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
@@ -74,7 +74,11 @@ def make_live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio
 
 
 def make_frame_routes(
-    frames: Frames, name_of: NameOf, closing: asyncio.Event, servers: Callable[[], str], state: State | None = None
+    frames: FrameSource,
+    name_of: NameOf,
+    closing: asyncio.Event,
+    servers: Callable[[], str],
+    state: DescribeState | None = None,
 ) -> Routes:
     """Return the paths of the view. `servers` is HOST:PORT for the copies of a frame."""
     routes = Routes("/frames")
@@ -87,7 +91,7 @@ def make_frame_routes(
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
-        stream = iterate_events(Feed(frames, name_of, after), state, closing)
+        stream = iterate_events(FrameFeed(frames, name_of, after), state, closing)
         return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")
@@ -112,7 +116,7 @@ def make_frame_routes(
     return routes
 
 
-def describe_state(broker: Broker | Watched) -> dict[str, Any]:
+def describe_state(broker: Broker | WatchedServer) -> dict[str, Any]:
     """Return what the page always shows: the time, and whether the broker is up."""
     clock = broker.moving_clock
     return {
@@ -136,10 +140,10 @@ def explain_exchange(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _explain_answer(exchange: Exchange, answer: bytes) -> Part:
+def _explain_answer(exchange: Exchange, answer: bytes) -> ExplainedPart:
     """Return the tree of an answer; one of an API that is not known here is only bytes."""
     if exchange.api_key not in ApiKey.__members__.values():
-        return Part("response", "frame", 0, len(answer), problem=f"there is no {exchange.api}")
+        return ExplainedPart("response", "frame", 0, len(answer), problem=f"there is no {exchange.api}")
     version = find_response_version(exchange.api_key, exchange.version, answer, SHORTEST_HEADER_BYTES)
     return explain_response(answer, exchange.api_key, version)
 

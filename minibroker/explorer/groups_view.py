@@ -16,7 +16,7 @@ from typing import Any, Final
 from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.transactions.transaction import REACHED_FROM, State
+from minibroker.broker.transactions.transaction import REACHED_FROM, TransactionState
 from minibroker.client.membership import decode_assignment
 from minibroker.explorer.answers_in_threads import read_in_thread
 from minibroker.explorer.effects import list_effects
@@ -67,7 +67,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
         (before.api_name, after.api_name)
         for after, befores in REACHED_FROM.items()
         for before in sorted(befores)
-        if before is not after and State.PREPARE_EPOCH_FENCE not in (before, after)
+        if before is not after and TransactionState.PREPARE_EPOCH_FENCE not in (before, after)
     ],
 }
 

@@ -18,7 +18,7 @@ from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.formats import is_old_format, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.payload import iterate_payload_chunks
-from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.record import MalformedRecord, Record, read_record
 from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     Bytes,
@@ -36,16 +36,16 @@ READ_BYTES: Final = 1 << 20
 SEARCH_SECONDS: Final = 3.0
 MOST_STOPS: Final = 20  # that an answer names
 
-Matches = Callable[[Record], bool]
+MatchesRecord = Callable[[Record], bool]
 
 
-class Beginning(bytes):
+class BytesBeginning(bytes):
     """The first bytes of a key or a value that has `size` bytes."""
 
     size: int = 0
 
 
-class Found(NamedTuple):
+class RecordsFound(NamedTuple):
     """Records that were found, where to go on, and in sentences what of the log was left out."""
 
     records: list[SeenRecord]
@@ -53,16 +53,16 @@ class Found(NamedTuple):
     stopped: list[str]
 
 
-class Wanted(NamedTuple):
+class RecordQuery(NamedTuple):
     """Which records are wanted: so many that match from an offset on, with so many bytes of each key and value."""
 
     first: int
     most: int
-    matches: Matches = lambda record: True
+    matches: MatchesRecord = lambda record: True
     most_bytes: int = BATCH_BYTES
 
 
-class _Part(NamedTuple):
+class _FoundInBytes(NamedTuple):
     """What was found in some bytes of a log."""
 
     records: list[tuple[BatchHeader, Record]]
@@ -70,42 +70,42 @@ class _Part(NamedTuple):
     stopped: list[str]
 
 
-async def find_records(partition: Partition, wanted: Wanted) -> Found:
+async def find_records(partition: Partition, query: RecordQuery) -> RecordsFound:
     """Return records, and the offset behind the last one looked at. This ends after `SEARCH_SECONDS`."""
-    following = max(wanted.first, partition.log.log_start_offset)
+    following = max(query.first, partition.log.log_start_offset)
     records: list[SeenRecord] = []
     stopped: list[str] = []
     ends = time.monotonic() + SEARCH_SECONDS
-    while len(records) < wanted.most and time.monotonic() < ends:
+    while len(records) < query.most and time.monotonic() < ends:
         if (region := partition.log.read(following, READ_BYTES)) is None:
             following = max(following, partition.log.log_end_offset)
             break
-        data, left = region.read(), wanted._replace(first=following, most=wanted.most - len(records))
+        data, left = region.read(), query._replace(first=following, most=query.most - len(records))
         part = await asyncio.to_thread(_find_records_in_bytes, data, left, ends)
         records += [make_record(partition, header, record) for header, record in part.records]
         stopped += part.stopped[: MOST_STOPS - len(stopped)]
         following = max(part.following, following + 1)
-    return Found(records, following, stopped)
+    return RecordsFound(records, following, stopped)
 
 
-async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Found:
+async def find_record_at(partition: Partition, offset: int, batch: bytes) -> RecordsFound:
     """Return the record with an offset, of the batch that has it, or none."""
-    part = await asyncio.to_thread(_find_records_in_bytes, batch, Wanted(offset, 1), math.inf)
+    part = await asyncio.to_thread(_find_records_in_bytes, batch, RecordQuery(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
-    return Found([make_record(partition, *each) for each in found], part.following, part.stopped)
+    return RecordsFound([make_record(partition, *each) for each in found], part.following, part.stopped)
 
 
-def _find_records_in_bytes(data: bytes, wanted: Wanted, ends: float) -> _Part:
-    found = _Part([], wanted.first, [])
+def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -> _FoundInBytes:
+    found = _FoundInBytes([], query.first, [])
     for position, header in iterate_batches_in(data):
         for record in () if header.is_control else _iterate_records_of_beginning(data, position, header, found.stopped):
-            if record.offset >= wanted.first:
+            if record.offset >= query.first:
                 found = found._replace(following=record.offset + 1)
-                if wanted.matches(record):
-                    found.records.append((header, _shorten_record(record, wanted.most_bytes)))
-            if len(found.records) == wanted.most or time.monotonic() > ends:
+                if query.matches(record):
+                    found.records.append((header, _shorten_record(record, query.most_bytes)))
+            if len(found.records) == query.most or time.monotonic() > deadline_s:
                 return found
-        found = found._replace(following=max(wanted.first, header.last_offset + 1))
+        found = found._replace(following=max(query.first, header.last_offset + 1))
     return found
 
 
@@ -119,14 +119,14 @@ def _shorten_record(record: Record, most_bytes: int) -> Record:
 def _shorten_bytes(data: bytes | None, most_bytes: int, size: int = 0) -> bytes | None:
     if data is None or (len(data) <= most_bytes and not size):
         return data
-    found = Beginning(data[:most_bytes])
+    found = BytesBeginning(data[:most_bytes])
     found.size = size or get_full_size(data)
     return found
 
 
 def get_full_size(data: bytes) -> int:
     """Return the size of a key or a value, of which only the beginning may be here."""
-    return data.size if isinstance(data, Beginning) else len(data)
+    return data.size if isinstance(data, BytesBeginning) else len(data)
 
 
 def _iterate_records_of_beginning(
@@ -143,7 +143,7 @@ def _iterate_records_of_beginning(
                 f"offset {header.base_offset}: of the batch only the first {BATCH_BYTES >> 20} MiB are shown"
             )
         yield from _iterate_records(payload, header, is_whole=is_whole)
-    except (KafkaError, Malformed, MalformedVarint) as error:
+    except (KafkaError, MalformedRecord, MalformedVarint) as error:
         stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {make_legible(str(error))}")
 
 
@@ -165,7 +165,7 @@ def _iterate_records(payload: bytes, header: BatchHeader, *, is_whole: bool) -> 
     for _ in range(header.record_count):
         try:
             record, position = read_record(payload, position, header, append_time)
-        except (Malformed, MalformedVarint):
+        except (MalformedRecord, MalformedVarint):
             if is_whole:
                 raise
             beginning = _read_incomplete_record(payload, position, header, append_time)
@@ -213,12 +213,12 @@ def _find_key_or_value(data: bytes, offset: int, *, is_key: bool) -> list[Bytes]
             found = next((each for each in iterate_records_in(data, position) if each.offset == offset), None)
             whole = None if found is None else found.key if is_key else found.value
             return None if whole is None else [whole]
-        stream = _Stream(iterate_payload_chunks(data, position, header))
+        stream = _DecompressedStream(iterate_payload_chunks(data, position, header))
         return stream.read_key_or_value(header.record_count, offset - header.base_offset, is_key=is_key)
     return None
 
 
-class _Stream:
+class _DecompressedStream:
     """Decompressed records, which are not joined: memory for 100 MB at once holds all threads for 60 ms."""
 
     def __init__(self, chunks: Iterator[Bytes]) -> None:

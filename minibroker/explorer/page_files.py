@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from minibroker.explorer.bundling import bundle_modules
-from minibroker.web.messages import Answer, Refused, Request, make_redirection
+from minibroker.web.messages import Answer, Request, RequestRefused, make_redirection
 from minibroker.web.routes import Routes
 
 ROOT: Final = "/explorer"
@@ -55,7 +55,7 @@ async def _serve_file(request: Request) -> Answer:
     files = await asyncio.to_thread(_read_files)
     found = files.get(request.variables.get("name", PAGE))
     if found is None:
-        raise Refused(404, "there is no such page")
+        raise RequestRefused(404, "there is no such page")
     headers = HEADERS | {"etag": found.tag}
     if request.headers.get("if-none-match") == found.tag:  # the browser then also has the script as it compiled it
         return Answer(status=304, headers=headers)

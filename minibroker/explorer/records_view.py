@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.decoded_records import Data, add_decoded_values, find_decoder, get_undecoded_record
+from minibroker.explorer.decoded_records import UndecodedRecord, add_decoded_values, find_decoder, get_undecoded_record
 from minibroker.explorer.log_pages import (
-    Beginning,
-    Matches,
-    Wanted,
+    BytesBeginning,
+    MatchesRecord,
+    RecordQuery,
     find_record_at,
     find_records,
     get_full_size,
@@ -50,7 +50,7 @@ NOT_FOUND: Final = -1
 # Nothing in it is for a browser to show or to run.
 AS_FILE: Final = {"content-disposition": "attachment", "x-content-type-options": "nosniff", "cache-control": "no-store"}
 
-Part = Literal["any", "key", "value", "header"]
+SearchedPart = Literal["any", "key", "value", "header"]
 
 
 def make_record_routes(broker: Broker) -> Routes:
@@ -59,11 +59,11 @@ def make_record_routes(broker: Broker) -> Routes:
 
     @routes.get("/records")
     async def list_records(
-        name: str, index: int, first: int = 0, count: int = 100, text: str = "", where: Part = "any"
+        name: str, index: int, first: int = 0, count: int = 100, text: str = "", where: SearchedPart = "any"
     ) -> dict[str, Any]:
         """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
         partition = find_partition(broker, name, index)
-        wanted = Wanted(first, min(count, MOST_RECORDS), make_record_matcher(text, where), LISTED_BYTES)
+        wanted = RecordQuery(first, min(count, MOST_RECORDS), make_record_matcher(text, where), LISTED_BYTES)
         found = await find_records(partition, wanted)
         records = [make_record_object(each, show_beginning_of_bytes) for each in found.records]
         end = partition.log.log_end_offset
@@ -117,7 +117,8 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
     batch = read_batch_at(partition, offset)
     found = await find_record_at(partition, offset, batch)
     data = [
-        Data(_get_bytes_if_whole(each.key), _get_bytes_if_whole(each.value), each.headers) for each in found.records
+        UndecodedRecord(_get_bytes_if_whole(each.key), _get_bytes_if_whole(each.value), each.headers)
+        for each in found.records
     ]
     decoder = await find_decoder(broker, data)
 
@@ -137,10 +138,10 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
 
 def _get_bytes_if_whole(data: bytes | None) -> bytes | None:
     """Return a key or a value if it is here to its end."""
-    return None if isinstance(data, Beginning) else data
+    return None if isinstance(data, BytesBeginning) else data
 
 
-def make_record_matcher(text: str, where: Part) -> Matches:
+def make_record_matcher(text: str, where: SearchedPart) -> MatchesRecord:
     """Return whether a record has a text, in any case of its letters."""
     wanted = text.lower().encode()
     if not wanted:
@@ -173,10 +174,10 @@ def read_batch_at(partition: Partition, offset: int) -> bytes:
     return bytes(data)
 
 
-Content = Callable[[bytes | None], dict[str, Any] | None]
+ShowContent = Callable[[bytes | None], dict[str, Any] | None]
 
 
-def make_record_object(record: Record, content: Content) -> dict[str, Any]:
+def make_record_object(record: Record, content: ShowContent) -> dict[str, Any]:
     """Return a record for the page, with its bytes as `content` shows them."""
     return {
         "offset": record.offset,

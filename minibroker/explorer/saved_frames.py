@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.journal import Mark
+from minibroker.testing.seen.journal import JournalMark
 
 MOST_FRAMES: Final = 100_000
 MOST_BYTES: Final = 256 << 20
 
 
-class Frames(Protocol):
+class FrameSource(Protocol):
     """Where frames come from: the journal of a broker or a proxy, or a file."""
 
     @property
-    def marks(self) -> Iterable[Mark]:
+    def marks(self) -> Iterable[JournalMark]:
         """Return what a test did between requests."""
 
     @property
@@ -37,7 +37,7 @@ class SavedFrames:
     A proxy writes an exchange when it has ended, and may leave some out, so the exchanges are sorted and numbered anew.
     """
 
-    marks: Sequence[Mark] = ()
+    marks: Sequence[JournalMark] = ()
     oldest = 1
 
     def __init__(

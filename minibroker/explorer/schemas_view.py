@@ -10,7 +10,7 @@ from uuid import UUID
 
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.records_view import indent_json
-from minibroker.registry.state.coroutine_slices import Slices
+from minibroker.registry.state.coroutine_slices import LoopSlices
 from minibroker.registry.state.qualified_subjects import qualify_within
 from minibroker.registry.state.registry_configs import find_config, find_mode, get_compatibility_level
 from minibroker.registry.state.registry_errors import RegistryError
@@ -35,7 +35,7 @@ def make_schema_routes(broker: Broker) -> Routes:
     @routes.get("")
     async def list_subjects() -> dict[str, Any]:
         """Return all subjects, also deleted ones, with the level and the mode that apply where none is set."""
-        state, slices = await _get_state(broker), Slices()
+        state, slices = await _get_state(broker), LoopSlices()
         subjects = list(islice(state.iterate_subjects_with_prefix(""), MOST_SUBJECTS))
         found = []
         for name in subjects:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minibroker.broker.transactions.transaction import State
+from minibroker.broker.transactions.transaction import TransactionState
 from minibroker.broker.transactions.transaction_codec import encode_transaction_tombstone
 from minibroker.explorer.groups_view import find_local_partition
-from minibroker.explorer.log_pages import Wanted, find_records
+from minibroker.explorer.log_pages import RecordQuery, find_records
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, decode_internal_record
 from minibroker.testing.broker import Broker
@@ -76,14 +76,14 @@ async def _list_timeouts(broker: Broker, transactional_id: str) -> list[dict[str
         return []
     key, _ = encode_transaction_tombstone(transactional_id)
     first = max(partition.log.log_end_offset - LOOKED_AT, 0)
-    found = await find_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
+    found = await find_records(partition, RecordQuery(first, LOOKED_AT, lambda record: record.key == key))
     timeouts = []
     for record in found.records:
         _, decoded = decode_internal_record(TRANSACTIONS_TOPIC, record.key, record.value)
         value: Any = decoded and decoded.message
         if (
             value is not None
-            and value.transaction_status == State.PREPARE_ABORT
+            and value.transaction_status == TransactionState.PREPARE_ABORT
             and _count_ms_beyond_timeout(value) > 0
         ):
             timeouts.append({"at_ms": record.timestamp_ms, "timeout_ms": value.transaction_timeout_ms})

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, Final
 
-from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.legible import escape_unprintable, shorten_text
 from minibroker.protocol.primitives import format_uuid
 
@@ -16,7 +16,7 @@ VALUE_CHARACTERS: Final = 240
 UUID: Final = "uuid"
 
 
-def make_tree_of_parts(part: Part, data: bytes) -> dict[str, Any]:
+def make_tree_of_parts(part: ExplainedPart, data: bytes) -> dict[str, Any]:
     """Return a part and all in it. A block is a run of bytes: the first is `data`, the others are decompressed."""
     blocks = [data]
     rows = list(_iterate_rows(part, 0, 0, blocks))
@@ -39,7 +39,7 @@ def _make_bytes_block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, An
     return {"size": len(data), "base64": b64encode(shown).decode()}
 
 
-def _iterate_rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
+def _iterate_rows(part: ExplainedPart, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
     inner = block
     if part.payload is not None:
         inner = len(blocks)
@@ -67,7 +67,7 @@ def _iterate_rows(part: Part, depth: int, block: int, blocks: list[bytes]) -> It
         yield from _iterate_rows(each, depth + 1, inner, blocks)
 
 
-def _show_value(part: Part) -> str | None:
+def _show_value(part: ExplainedPart) -> str | None:
     """Return the value as people read it. It may come from anyone, so nothing in it is left unprintable."""
     value = part.value
     if value is None:

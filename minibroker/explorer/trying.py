@@ -23,10 +23,10 @@ from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import FieldType
 from minibroker.protocol.fields import list_declared_fields as fields_of
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Place, make_struct_layout
+from minibroker.protocol.layout import FieldInVersion, make_struct_layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.testing.broker import Broker
@@ -83,12 +83,12 @@ SENSIBLE: Final[dict[str, Any]] = {
 }
 ONE_OF: Final = ("topics", "topic_data", "partitions", "partition_data", "partition_indexes", "groups", "group_ids")
 ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
-Written = Callable[[str], memoryview]  # records from their lines
+ComposeRecords = Callable[[str], memoryview]  # records from their lines
 OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
 
 
-class Composed(Struct):
+class ComposedRequest(Struct):
     """A request by its fields."""
 
     api: str
@@ -98,7 +98,7 @@ class Composed(Struct):
     correlation_id: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)] = FIRST_CORRELATION_ID
 
 
-class Bytes(Struct):
+class RequestBytes(Struct):
     """A request as bytes, with its size, in hexadecimal digits."""
 
     hex: Annotated[str, Meta(max_length=2 * MOST_BYTES)]
@@ -122,22 +122,22 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
         message = get_request_class(key)
         number = message.versions[-1] if version is None else version
         message.check_version(number)
-        form = _Form(number, number in message.flexible, message.versions[-1], *_choose_example_topic(broker))
+        form = _RequestForm(number, number in message.flexible, message.versions[-1], *_choose_example_topic(broker))
         return {"version": number, "fields": form.describe_fields(message), "values": form.choose_values(message)}
 
     @routes.post("/encode")
-    async def encode(asked: Composed) -> Answer:
+    async def encode(asked: ComposedRequest) -> Answer:
         """Return the bytes of a request."""
         now_ms = broker.moving_clock.wall_ms()
         return await make_answer_in_thread(lambda: explain_frame(encode_composed_request(asked, now_ms)))
 
     @routes.post("/explain")
-    async def explain(asked: Bytes) -> Answer:
+    async def explain(asked: RequestBytes) -> Answer:
         """Return what bytes say as a request."""
         return await make_answer_in_thread(lambda: explain_frame(_decode_hex(asked.hex)))
 
     @routes.post("/send")
-    async def send(asked: Bytes) -> Answer:
+    async def send(asked: RequestBytes) -> Answer:
         """Send bytes as a client does, to the node that they are for unless one is named; return the answer."""
         frame = _decode_hex(asked.hex)
         node = asked.node or find_addressed_node(broker, frame, name_of) or next(iter(sent_to), None)
@@ -156,14 +156,14 @@ def _choose_example_topic(broker: Broker) -> tuple[str, bytes]:
     return ("orders", bytes(16)) if found is None else (found.name, found.topic_id)
 
 
-class _Form:
+class _RequestForm:
     """The fields of a version of a message, and values for them."""
 
     def __init__(self, version: int, flexible: bool, newest: int, topic: str, topic_id: bytes) -> None:
         self._version, self._flexible, self._newest = version, flexible, newest
         self._topic, self._topic_id = topic, topic_id
 
-    def _list_field_places(self, struct: type) -> list[Place]:
+    def _list_field_places(self, struct: type) -> list[FieldInVersion]:
         found = make_struct_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
@@ -171,12 +171,12 @@ class _Form:
         """Describe the fields of a struct."""
         return [self._describe_field(place) for place in self._list_field_places(struct)]
 
-    def _describe_field(self, place: Place) -> dict[str, Any]:
+    def _describe_field(self, place: FieldInVersion) -> dict[str, Any]:
         facts = place.field.facts
         said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
         return said | {"versions": format_versions(facts.present, self._newest)} | self._describe_field_type(place.kind)
 
-    def _describe_field_type(self, kind: Kind) -> dict[str, Any]:
+    def _describe_field_type(self, kind: FieldType) -> dict[str, Any]:
         said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
         if kind.struct is not None:
             return said | {"fields": self.describe_fields(kind.struct), "blank": self.choose_values(kind.struct)}
@@ -194,7 +194,7 @@ class _Form:
             values["name"] = ""
         return values
 
-    def _choose_value(self, place: Place) -> Any:
+    def _choose_value(self, place: FieldInVersion) -> Any:
         if place.name in TOPIC_NAMES and place.kind.code == "string" and not place.nullable:
             return self._topic
         if place.name in SENSIBLE:
@@ -205,11 +205,11 @@ class _Form:
             return None if place.nullable else self._make_default(place)
         return self._make_value(place.name, place.kind, self._make_default(place))
 
-    def _make_default(self, place: Place) -> Any:
+    def _make_default(self, place: FieldInVersion) -> Any:
         default = place.field.facts.default
         return None if default is ... or isinstance(default, bytes) else default
 
-    def _make_value(self, name: str, kind: Kind, default: Any = None) -> Any:
+    def _make_value(self, name: str, kind: FieldType, default: Any = None) -> Any:
         if kind.struct is not None:
             return self.choose_values(kind.struct)
         if kind.item is not None:
@@ -219,7 +219,7 @@ class _Form:
         blank = {"?": False, "bytes": "", "records": "", "16s": format_uuid(bytes(16))}
         return blank.get(kind.code, 0) if default is None else default
 
-    def _make_item(self, name: str, item: Kind) -> Any:
+    def _make_item(self, name: str, item: FieldType) -> Any:
         if item.code == "string":
             return self._topic if "topic" in name else GROUP
         value = self._make_value("", item)
@@ -233,47 +233,47 @@ class _Form:
         return VERSION.pack(0) + bytes(subscription.encode(0))
 
 
-def encode_composed_request(asked: Composed, now_ms: int) -> bytes:
+def encode_composed_request(composed: ComposedRequest, now_ms: int) -> bytes:
     """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
-    key = find_api_key(asked.api)
+    key = find_api_key(composed.api)
     message = get_request_class(key)
-    message.check_version(asked.version)
-    written = partial(compose_records, now_ms=now_ms, magic=get_message_format_of_produce(asked.version))
+    message.check_version(composed.version)
+    written = partial(compose_records, now_ms=now_ms, magic=get_message_format_of_produce(composed.version))
     header = RequestHeader(
         request_api_key=key,
-        request_api_version=asked.version,
-        correlation_id=asked.correlation_id,
-        client_id=asked.client_id,
+        request_api_version=composed.version,
+        correlation_id=composed.correlation_id,
+        client_id=composed.client_id,
     )
     try:
-        body = _build_message(message, asked.fields, written).encode(asked.version)
-        frame = header.encode(get_request_header_version(key, asked.version)) + bytes(body)
+        body = _build_message(message, composed.fields, written).encode(composed.version)
+        frame = header.encode(get_request_header_version(key, composed.version)) + bytes(body)
     except (PackingError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a value does not fit its field: {error}") from None
     return SIZE.pack(len(frame)) + frame
 
 
-def _build_message(struct: type, values: dict[str, Any], written: Written) -> Any:
+def _build_message(struct: type, values: dict[str, Any], compose_records: ComposeRecords) -> Any:
     """Return a message or a struct with values from JSON. Fields that are not given have their defaults."""
     known = {field.name: field for field in fields_of(struct)}
     strange = values.keys() - known.keys()
     if strange:
         raise ValueError(f"{struct.__name__} has no field {', '.join(sorted(strange))}")
     given = {name: value for name, value in values.items() if value is not None or known[name].optional}
-    return struct(**{name: _convert_value(known[name].kind, value, written) for name, value in given.items()})
+    return struct(**{name: _convert_value(known[name].kind, value, compose_records) for name, value in given.items()})
 
 
-def _convert_value(kind: Kind, value: Any, written: Written) -> Any:
+def _convert_value(kind: FieldType, value: Any, compose_records: ComposeRecords) -> Any:
     if value is None:
         return None
     if kind.struct is not None:
-        return _build_message(kind.struct, value, written)
+        return _build_message(kind.struct, value, compose_records)
     if kind.item is not None:
-        return [_convert_value(kind.item, each, written) for each in value]
+        return [_convert_value(kind.item, each, compose_records) for each in value]
     convert: dict[str, Callable[[Any], Any]] = {
         "16s": parse_uuid,
         "bytes": bytes.fromhex,
-        "records": written,
+        "records": compose_records,
     }
     return convert.get(kind.code, lambda same: same)(value)
 

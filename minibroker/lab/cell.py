@@ -21,7 +21,7 @@ CLIENT_ID: Final = "python"
 ENDS: Final = (SystemExit, KeyboardInterrupt, asyncio.CancelledError)  # of a program or a task: here, only of the run
 
 
-class Cell:
+class CodeCell:
     """The names that the reader's code has: `broker`, `client`, `Client`, and its own, which stay."""
 
     def __init__(self, broker: Broker) -> None:

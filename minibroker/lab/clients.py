@@ -13,20 +13,20 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import Reaction, check_error_code, choose_reaction
+from minibroker.client.client_errors import ErrorReaction, check_error_code, choose_reaction
 from minibroker.client.cluster_client import Partition
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.declare import Message
 from minibroker.protocol.response_errors import collect_error_codes
 
 Result = TypeVar("Result")
-Coordinated = Literal["group", "transaction"]
+CoordinatorKind = Literal["group", "transaction"]
 
 MOST_CLIENTS: Final = 50
 TURN_SECONDS: Final = 1.0  # between two batches
 
 
-class State(StrEnum):
+class ClientState(StrEnum):
     """What a client does."""
 
     RUNS = "runs"
@@ -43,7 +43,7 @@ class LabClient:
     def __init__(self, number: int, servers: str, topic: str, name: str) -> None:
         self.number, self.topic, self.name = number, topic, name
         self.client_id = f"{self.kind}-{number}"
-        self.state, self.said, self.count = State.STOPPED, "", 0
+        self.state, self.said, self.count = ClientState.STOPPED, "", 0
         self._servers = servers
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class LabClient:
         """Begin, if it does not run."""
         if self._task is None or self._task.done():
             self._stopping.clear()
-            self.state, self.said = State.RUNS, ""
+            self.state, self.said = ClientState.RUNS, ""
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
@@ -71,7 +71,7 @@ class LabClient:
         """Cut its connections; it says no goodbye."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            self.state = State.KILLED
+            self.state = ClientState.KILLED
 
     async def _run(self) -> None:
         settings = {"bootstrap.servers": self._servers, "client.id": self.client_id}
@@ -81,9 +81,9 @@ class LabClient:
                 while not self._stopping.is_set():
                     await self.run_one_round()
                 await self.tear_down()
-            self.state = State.STOPPED
+            self.state = ClientState.STOPPED
         except Exception as error:  # whatever ends a client, its row says it
-            self.state, self.said = State.FAILED, str(error) or type(error).__name__
+            self.state, self.said = ClientState.FAILED, str(error) or type(error).__name__
 
     async def set_up(self) -> None:
         """Do what comes first."""
@@ -119,21 +119,21 @@ class LabClient:
         """Call `action` until it succeeds."""
         return await self.client.retry(action)
 
-    async def ask_coordinator(self, kind: Coordinated, request: Message, highest: int = NEWEST) -> Any:
+    async def ask_coordinator(self, kind: CoordinatorKind, request: Message, highest: int = NEWEST) -> Any:
         """Return the answer of the coordinator; it keeps errors that cannot be retried."""
 
         async def ask() -> Any:
             node = await self.client.coordinator(kind, self.name)
             answer = await self.client.request(request, node, highest=highest)
             for code in collect_error_codes(answer):
-                if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+                if choose_reaction(code) in (ErrorReaction.RETRY, ErrorReaction.FIND_COORDINATOR):
                     check_error_code(code, f"{kind} {self.name}")
             return answer
 
         return await self.retry_until_done(ask)
 
 
-class Clients:
+class LabClients:
     """All clients of a lab, by their numbers."""
 
     def __init__(self, servers: Callable[[], str], kinds: Mapping[str, type[LabClient]]) -> None:

@@ -22,7 +22,7 @@ from minibroker.client.membership import (
     encode_assignment,
     encode_with_version,
 )
-from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, Aborted
+from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, AbortedProducers
 from minibroker.lab.clients import LabClient
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -218,7 +218,7 @@ class Consumer(LabClient):
             self.client.refresh()  # the next turn asks who leads it now
             return
         data = answer.records or b""
-        aborted = Aborted(answer.aborted_transactions)
+        aborted = AbortedProducers(answer.aborted_transactions)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
             if not aborted.is_aborted_or_control(header, data, position):

@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 from minibroker.lab import threads
-from minibroker.lab.clients import Clients
+from minibroker.lab.clients import LabClients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import is_archive, unpack_lab_file
 from minibroker.lab.lab_registry import LabBroker
@@ -39,18 +39,18 @@ PARTITIONS: Final = 3
 FIRST_GROUP: Final = "readers"
 IDENTITY: Final = "meta.properties"
 
-Tell = Callable[[dict[str, Any]], None]
+PostMessage = Callable[[dict[str, Any]], None]
 
 
-class Desk:
+class LabDesk:
     """The application, and the answers that are under way. `tell` posts a message to the page."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: PostMessage) -> None:
         self._tell = tell
         self._closing = asyncio.Event()
         self._answering: dict[int, asyncio.Task[None]] = {}
         self.app: Application
-        self.clients = Clients(lambda: "", KINDS)
+        self.clients = LabClients(lambda: "", KINDS)
 
     async def start(self) -> None:
         """Start a broker, with a topic and clients that write to it and read from it."""
@@ -73,7 +73,7 @@ class Desk:
         if not opened.has_logs:
             self.app = make_app_for_exchanges(opened.frames, Path(path.name), self._closing)
             return
-        settings = SETTINGS | _read_identity(logs)
+        settings = SETTINGS | _read_cluster_identity(logs)
         try:
             await self._serve_broker(LabBroker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
         except Exception as error:  # others may have made anything of it
@@ -82,7 +82,7 @@ class Desk:
 
     async def _serve_broker(self, broker: LabBroker, frames: Iterable[Exchange] = ()) -> None:
         await broker.astart()
-        self.clients = Clients(lambda: broker.bootstrap_servers, KINDS)
+        self.clients = LabClients(lambda: broker.bootstrap_servers, KINDS)
         broker.journal.on()
         self.app = make_control_app(broker, closing=self._closing)
         self.app.add_routes(make_lab_routes(broker, self.clients))
@@ -118,7 +118,7 @@ class Desk:
         self._tell({"id": number, "end": True})
 
 
-def _read_identity(logs: Path) -> dict[str, str]:
+def _read_cluster_identity(logs: Path) -> dict[str, str]:
     """Return the id of the node that had a log directory."""
     path = logs / IDENTITY
     lines = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
@@ -133,10 +133,10 @@ def install_threads_and_network() -> None:
     MemoryNetwork(asyncio.get_running_loop()).replace_sockets()
 
 
-async def open_desk(tell: Tell, path: str | None = None) -> Desk:
+async def open_desk(tell: PostMessage, path: str | None = None) -> LabDesk:
     """Return a desk that answers, for a file or a new broker. Raises LabFileError, FlowError."""
     install_threads_and_network()
-    desk = Desk(tell)
+    desk = LabDesk(tell)
     if path is None:
         await desk.start()
     else:

@@ -42,7 +42,7 @@ class LabFileError(ValueError):
     """A file that is no lab's, or is too large; the message is one line."""
 
 
-class Opened(NamedTuple):
+class OpenedLabFile(NamedTuple):
     """What a file holds: frames, and whether there are logs, which were unpacked."""
 
     frames: list[Exchange]
@@ -80,12 +80,12 @@ def is_archive(path: Path) -> bool:
         return file.read(len(ZIP)) == ZIP
 
 
-def unpack_lab_file(path: Path, directory: Path) -> Opened:
+def unpack_lab_file(path: Path, directory: Path) -> OpenedLabFile:
     """Unpack the logs of an archive into a directory; return its frames. Raises LabFileError, FlowError."""
     name = make_legible(path.name)
     try:
         with _BoundedFile(FileIO(path)) as file, zipfile.ZipFile(file) as archive:
-            return _unpack_entries(_Reading(archive), name, directory)
+            return _unpack_entries(_ArchiveReader(archive), name, directory)
     except FlowError:
         raise
     except LabFileError as error:
@@ -106,7 +106,7 @@ class _BoundedFile(io.BufferedReader):
         return super().read(wanted)
 
 
-class _Reading:
+class _ArchiveReader:
     """The entries of an archive, and how many bytes of them may still be read."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -133,7 +133,7 @@ class _Reading:
                 yield piece
 
 
-def _unpack_entries(reading: _Reading, name: str, directory: Path) -> Opened:
+def _unpack_entries(reading: _ArchiveReader, name: str, directory: Path) -> OpenedLabFile:
     frames: list[Exchange] = []
     if FRAMES in reading.entries:
         lines = io.BytesIO(reading.read(FRAMES))
@@ -149,7 +149,7 @@ def _unpack_entries(reading: _Reading, name: str, directory: Path) -> Opened:
                     file.writelines(reading.iterate_entry_pieces(each))
     if root is None and not frames:
         raise LabFileError("it has neither frames nor a log directory")
-    return Opened(frames, root is not None, _read_number_of_nodes(reading))
+    return OpenedLabFile(frames, root is not None, _read_number_of_nodes(reading))
 
 
 def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
@@ -169,7 +169,7 @@ def _find_path_in_log_directory(root: PurePosixPath, name: str) -> PurePosixPath
     return inside if is_plain and 0 < len(inside.parts) <= 2 else None
 
 
-def _read_number_of_nodes(reading: _Reading) -> int | None:
+def _read_number_of_nodes(reading: _ArchiveReader) -> int | None:
     """Return how many nodes the lab had."""
     if ABOUT not in reading.entries:
         return None

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from minibroker.explorer.explorer_routes import API
 from minibroker.explorer.saved_frames import MOST_FRAMES
 from minibroker.lab.breaking import flip_bit
-from minibroker.lab.cell import Cell
-from minibroker.lab.clients import Clients
+from minibroker.lab.cell import CodeCell
+from minibroker.lab.clients import LabClients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import pack_lab_file
 from minibroker.lab.lab_registry import LabBroker
@@ -31,11 +31,11 @@ class ClientVerb(StrEnum):
     REMOVE = "remove"
 
 
-def make_lab_routes(broker: LabBroker, clients: Clients) -> Routes:
+def make_lab_routes(broker: LabBroker, clients: LabClients) -> Routes:
     """Return the paths of the lab, below those of the explorer."""
     routes = Routes(f"{API}/lab")
     _add_client_routes(routes, clients)
-    cell = Cell(broker)
+    cell = CodeCell(broker)
 
     @routes.post("/flip")
     async def flip(topic: str, partition: int, offset: int) -> dict[str, str]:
@@ -62,7 +62,7 @@ def make_lab_routes(broker: LabBroker, clients: Clients) -> Routes:
     return routes
 
 
-def _add_client_routes(routes: Routes, clients: Clients) -> None:
+def _add_client_routes(routes: Routes, clients: LabClients) -> None:
     @routes.get("/clients")
     async def list_clients() -> list[dict[str, Any]]:
         """Return a row for each client."""

@@ -25,7 +25,7 @@ OPTIONS: Final = (
     *("IPPROTO_TCP", "IPPROTO_IPV6", "TCP_NODELAY", "IPV6_V6ONLY"),
 )
 
-Factory = Callable[[], asyncio.BaseProtocol]
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class MemoryNetwork:
@@ -59,7 +59,7 @@ class MemoryNetwork:
         """Return a port that nobody has."""
         return next(self._ports)
 
-    async def create_server(self, factory: Factory, *, sock: MemorySocket, backlog: int = 100) -> MemoryServer:
+    async def create_server(self, factory: ProtocolFactory, *, sock: MemorySocket, backlog: int = 100) -> MemoryServer:
         """Accept connections on a socket, each with a protocol of the factory."""
         port = sock.getsockname()[1]
         server = self._listening[port] = MemoryServer(self, port, factory)
@@ -75,7 +75,7 @@ class MemoryNetwork:
             del self._listening[server.port]
 
     async def create_connection(
-        self, factory: Factory, host: str, port: int, *, ssl: Any = None, server_hostname: str | None = None
+        self, factory: ProtocolFactory, host: str, port: int, *, ssl: Any = None, server_hostname: str | None = None
     ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
         """Connect with who listens on a port; all names of hosts are this one. Raises OSError."""
         if ssl is not None:
@@ -98,7 +98,7 @@ class MemoryNetwork:
 class MemoryServer:
     """What listens on a port."""
 
-    def __init__(self, network: MemoryNetwork, port: int, factory: Factory) -> None:
+    def __init__(self, network: MemoryNetwork, port: int, factory: ProtocolFactory) -> None:
         self._network = network
         self.port, self.factory = port, factory
 

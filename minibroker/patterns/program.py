@@ -17,8 +17,8 @@ from minibroker.patterns.syntax import (
     Choice,
     InvalidPattern,
     Node,
-    Place,
-    Reader,
+    PatternReader,
+    PlaceNode,
     Repeat,
     Sequence,
 )
@@ -29,7 +29,7 @@ MAXIMUM_SIZE = 5000  # of a program, in instructions
 MAXIMUM_EFFORT = 1_000_000  # what finding names may cost, in instructions looked at: about a second of one core
 
 
-class Kind(IntEnum):
+class InstructionKind(IntEnum):
     """What an instruction does."""
 
     CHARACTERS = 0  # goes on if the character is in `argument`
@@ -39,13 +39,13 @@ class Kind(IntEnum):
     MATCH = 4
 
 
-State = frozenset[int]
+ProgramState = frozenset[int]
 
 
-class Before(NamedTuple):
+class CharacterContext(NamedTuple):
     """What comes before the next character: the places in the program, whether nothing else, whether part of a word."""
 
-    state: State
+    state: ProgramState
     at_start: bool
     word: bool
 
@@ -69,13 +69,13 @@ class Pattern:
             raise InvalidPattern("expression is too long")
         self.text = text
         self.effort = 0
-        self._kinds: list[Kind] = []
+        self._kinds: list[InstructionKind] = []
         self._arguments: list[int] = []
         self._places: list[Assertion] = list(Assertion)
-        self._emit_node(Reader(text).read_pattern())
-        self._add_instruction(Kind.MATCH)
-        self._following: dict[Before, dict[str, State]] = {}  # by character: what is reached after it
-        self._ends: dict[Before, bool] = {}  # whether the name may end there
+        self._emit_node(PatternReader(text).read_pattern())
+        self._add_instruction(InstructionKind.MATCH)
+        self._following: dict[CharacterContext, dict[str, ProgramState]] = {}  # by character: what is reached after it
+        self._ends: dict[CharacterContext, bool] = {}  # whether the name may end there
 
     def select_matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
         """Return the (ASCII) names that match as a whole. Raises InvalidPattern if that takes too long."""
@@ -92,7 +92,7 @@ class Pattern:
         return run_all_steps(self._matches_name(name))
 
     def _matches_name(self, name: str) -> Steps[bool]:
-        before = Before(frozenset((0,)), True, False)
+        before = CharacterContext(frozenset((0,)), True, False)
         for character in name:
             following = self._following.setdefault(before, {})
             state = following.get(character)
@@ -101,21 +101,21 @@ class Pattern:
                 yield
             if not state:
                 return False
-            before = Before(state, False, _is_word(character))
+            before = CharacterContext(state, False, _is_word(character))
         if before not in self._ends:
             closed = self._follow_empty_moves(before.state, before.list_assertions(None))
-            self._ends[before] = any(self._kinds[index] is Kind.MATCH for index in closed)
+            self._ends[before] = any(self._kinds[index] is InstructionKind.MATCH for index in closed)
         return self._ends[before]
 
-    def _advance_over_character(self, before: Before, character: str) -> State:
+    def _advance_over_character(self, before: CharacterContext, character: str) -> ProgramState:
         bit = ord(character)
         return frozenset(
             index + 1
             for index in self._follow_empty_moves(before.state, before.list_assertions(character))
-            if self._kinds[index] is Kind.CHARACTERS and self._arguments[index] >> bit & 1
+            if self._kinds[index] is InstructionKind.CHARACTERS and self._arguments[index] >> bit & 1
         )
 
-    def _follow_empty_moves(self, state: State, holding: frozenset[Assertion]) -> set[int]:
+    def _follow_empty_moves(self, state: ProgramState, holding: frozenset[Assertion]) -> set[int]:
         """Return all instructions that are reached from `state` without a character."""
         waiting = list(state)
         reached = set(waiting)
@@ -123,11 +123,11 @@ class Pattern:
             index = waiting.pop()
             kind, argument = self._kinds[index], self._arguments[index]
             following: tuple[int, ...] = ()
-            if kind is Kind.SPLIT:
+            if kind is InstructionKind.SPLIT:
                 following = (index + 1, argument)
-            elif kind is Kind.JUMP:
+            elif kind is InstructionKind.JUMP:
                 following = (argument,)
-            elif kind is Kind.PLACE and self._places[argument] in holding:
+            elif kind is InstructionKind.PLACE and self._places[argument] in holding:
                 following = (index + 1,)
             for each in following:
                 if each not in reached:
@@ -140,7 +140,7 @@ class Pattern:
 
     # --- compiling ------------------------------------------------------------------------------
 
-    def _add_instruction(self, kind: Kind, argument: int = 0) -> int:
+    def _add_instruction(self, kind: InstructionKind, argument: int = 0) -> int:
         if len(self._kinds) >= MAXIMUM_SIZE:
             raise InvalidPattern("expression is too large")
         self._kinds.append(kind)
@@ -149,9 +149,9 @@ class Pattern:
 
     def _emit_node(self, node: Node) -> None:
         if isinstance(node, Characters):
-            self._add_instruction(Kind.CHARACTERS, node.bits)
-        elif isinstance(node, Place):
-            self._add_instruction(Kind.PLACE, self._places.index(node.assertion))
+            self._add_instruction(InstructionKind.CHARACTERS, node.bits)
+        elif isinstance(node, PlaceNode):
+            self._add_instruction(InstructionKind.PLACE, self._places.index(node.assertion))
         elif isinstance(node, Sequence):
             for part in node.parts:
                 self._emit_node(part)
@@ -163,9 +163,9 @@ class Pattern:
     def _emit_choice(self, node: Choice) -> None:
         jumps = []
         for part in node.parts[:-1]:
-            split = self._add_instruction(Kind.SPLIT)
+            split = self._add_instruction(InstructionKind.SPLIT)
             self._emit_node(part)
-            jumps.append(self._add_instruction(Kind.JUMP))
+            jumps.append(self._add_instruction(InstructionKind.JUMP))
             self._arguments[split] = len(self._kinds)
         self._emit_node(node.parts[-1])
         for jump in jumps:
@@ -175,14 +175,14 @@ class Pattern:
         for _ in range(node.least):
             self._emit_node(node.part)
         if node.most is None:
-            split = self._add_instruction(Kind.SPLIT)
+            split = self._add_instruction(InstructionKind.SPLIT)
             self._emit_node(node.part)
-            self._add_instruction(Kind.JUMP, split)
+            self._add_instruction(InstructionKind.JUMP, split)
             self._arguments[split] = len(self._kinds)
             return
         splits = []
         for _ in range(node.most - node.least):
-            splits.append(self._add_instruction(Kind.SPLIT))
+            splits.append(self._add_instruction(InstructionKind.SPLIT))
             self._emit_node(node.part)
         for split in splits:
             self._arguments[split] = len(self._kinds)

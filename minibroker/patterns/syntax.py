@@ -51,7 +51,7 @@ class Characters(NamedTuple):
     bits: int
 
 
-class Place(NamedTuple):
+class PlaceNode(NamedTuple):
     """A place in the name."""
 
     assertion: Assertion
@@ -78,7 +78,7 @@ class Repeat(NamedTuple):
     largest: int
 
 
-Node = Characters | Place | Sequence | Choice | Repeat
+Node = Characters | PlaceNode | Sequence | Choice | Repeat
 
 PLACES = {
     "A": Assertion.START,
@@ -88,7 +88,7 @@ PLACES = {
 }
 
 
-class Reader:
+class PatternReader:
     """Reads one pattern. Flags hold from where they are set to the end of their group."""
 
     def __init__(self, text: str) -> None:
@@ -139,7 +139,7 @@ class Reader:
         if character == ".":
             return Characters(self._dot)
         if character in "^$":
-            return Place(Assertion.START if character == "^" else Assertion.END)
+            return PlaceNode(Assertion.START if character == "^" else Assertion.END)
         if character == "\\":
             return self._read_escape()
         if character == "{" and self._is_operator():
@@ -241,7 +241,7 @@ class Reader:
     def _read_escape(self) -> Node:
         letter = self._take_character(TRAILING)
         if letter in PLACES:
-            return Place(PLACES[letter])
+            return PlaceNode(PLACES[letter])
         bits = self._read_class_escape(letter)
         if bits is not None:
             return Characters(bits)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from minibroker.protocol.fields import (
-    Facts,
+    FieldFacts,
     Records,
     RecordsOrRegion,
     Uuid,
@@ -33,7 +33,13 @@ from minibroker.protocol.fields import parse_versions as version_range
 from minibroker.protocol.generated_readers import generate_reader
 from minibroker.protocol.generated_writers import generate_writer
 from minibroker.protocol.primitives import MalformedMessage, Output
-from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compile_function, make_malformed_error
+from minibroker.protocol.source import (
+    READ_FAILURES,
+    UNKNOWN_TAGS,
+    FunctionSource,
+    compile_function,
+    make_malformed_error,
+)
 from minibroker.protocol.steps import Steps
 
 __all__ = [
@@ -64,7 +70,7 @@ class Declaration(type):
     """Makes a slot of every `name: type = field(...)`, and keeps the declarations in `__fields__`."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **facts: Any) -> Declaration:
-        declared = {key: value for key, value in body.items() if isinstance(value, Facts)}
+        declared = {key: value for key, value in body.items() if isinstance(value, FieldFacts)}
         kept = {key: value for key, value in body.items() if key not in declared}
         return super().__new__(
             cls,
@@ -79,7 +85,7 @@ class Struct(metaclass=Declaration):
     """A part of a message. Its fields are slots, and every field has a default."""
 
     __slots__ = (UNKNOWN_TAGS,)
-    __fields__: ClassVar[dict[str, Facts]]
+    __fields__: ClassVar[dict[str, FieldFacts]]
 
     def __init__(self, **values: Any) -> None:
         """Generate and compile the struct's own `__init__`, which replaces this one."""
@@ -274,9 +280,9 @@ class Message(Struct):
             raise ValueError(f"{cls.__name__} has no version {version}")
 
 
-def generate_constructor(struct: type) -> Source:
+def generate_constructor(struct: type) -> FunctionSource:
     """Generate the function `__init__(self, *, name=default, ...)` of a struct."""
-    source = Source({"MISSING": _MISSING})
+    source = FunctionSource({"MISSING": _MISSING})
     arguments, lines = [], []
     for each in list_declared_fields(struct):
         maker = get_default_factory(each)

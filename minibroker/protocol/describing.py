@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, Kind, get_default_factory, get_default_value, list_declared_fields
+from minibroker.protocol.fields import Field, FieldType, get_default_factory, get_default_value, list_declared_fields
 from minibroker.protocol.generated_readers import generate_reader
 from minibroker.protocol.generated_writers import generate_writer
-from minibroker.protocol.layout import Place, make_struct_layout
+from minibroker.protocol.layout import FieldInVersion, make_struct_layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
 from minibroker.protocol.shared_fields import ABOUT
@@ -129,7 +129,7 @@ def _describe_struct_fields(struct: type, message: type[Message], version: int, 
     return rows
 
 
-def _describe_field(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
+def _describe_field(place: FieldInVersion, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
     field = place.field
     told = find_field_background(field.name, struct, message)
     return FieldRow(
@@ -146,7 +146,7 @@ def _describe_field(place: Place, struct: type, message: type[Message], version:
     )
 
 
-class Background(NamedTuple):
+class FieldBackground(NamedTuple):
     """What the bytes of a field do not say: which versions have it, what it is for, and the KIP that brought it."""
 
     versions: str
@@ -155,13 +155,13 @@ class Background(NamedTuple):
 
 
 @cache
-def find_field_background(name: str, struct: type, message: type[Message]) -> Background:
+def find_field_background(name: str, struct: type, message: type[Message]) -> FieldBackground:
     """Return what is known of a field of `struct`, which is the message, or a part of it."""
     (field,) = (each for each in list_declared_fields(struct) if each.name == name)
     present, (first, kip) = field.facts.present, _find_first_versions_of_structs(message)[struct]
     if present.start > first:
         first, kip = present.start, None
-    return Background(
+    return FieldBackground(
         format_versions(range(first, present.stop), message.versions[-1]),
         field.facts.about or ABOUT.get(name, ""),
         (field.facts.kip if field.facts.kip is not None else kip or message.kips.get(first)) or None,
@@ -200,7 +200,7 @@ def _format_default(field: Field) -> str:
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 
-def format_type(kind: Kind) -> str:
+def format_type(kind: FieldType) -> str:
     if kind.item is not None:
         return f"[]{format_type(kind.item)}"
     return kind.struct.__name__ if kind.struct is not None else _TYPES.get(kind.code, kind.code)

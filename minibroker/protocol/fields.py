@@ -30,7 +30,7 @@ _EMPTY: dict[str, Any] = {"?": False, "d": 0.0, "16s": ZERO_UUID, "string": "", 
 _VERSIONS_END = 1 << 15
 
 
-class Kind(NamedTuple):
+class FieldType(NamedTuple):
     """A field's type.
 
     `code` is a letter of the struct module for a fixed size, else "string", "bytes", "records", "array" (of `item`) or
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     """
 
     code: str
-    item: Kind | None = None
+    item: FieldType | None = None
     struct: type | None = None
 
     @property
@@ -54,7 +54,7 @@ class Kind(NamedTuple):
 _SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 
-class Facts(NamedTuple):
+class FieldFacts(NamedTuple):
     """The arguments of `field()`. If `flexible` is None, lengths are compact in the message's flexible versions."""
 
     present: range
@@ -71,9 +71,9 @@ class Field(NamedTuple):
     """A field of a struct. `optional` says whether its Python type includes None."""
 
     name: str
-    kind: Kind
+    kind: FieldType
     optional: bool
-    facts: Facts
+    facts: FieldFacts
 
 
 @cache
@@ -109,7 +109,7 @@ def field(
     """
     in_tags = tagged if tagged is not None else versions if tag >= 0 else "none"
     own_rule = None if flexible is None else parse_versions(flexible)
-    return Facts(
+    return FieldFacts(
         parse_versions(versions), parse_versions(nullable), parse_versions(in_tags), tag, own_rule, default, about, kip
     )
 
@@ -117,14 +117,14 @@ def field(
 @cache
 def list_declared_fields(struct: type) -> tuple[Field, ...]:
     """Return a struct's fields in wire order. Types are resolved on the first call, so a struct may use later ones."""
-    declared: dict[str, Facts] = struct.__dict__["__fields__"]
+    declared: dict[str, FieldFacts] = struct.__dict__["__fields__"]
     texts: dict[str, str] = struct.__annotations__  # texts, as every file of messages postpones their evaluation
     names, own_names = vars(sys.modules[struct.__module__]), dict(vars(struct))
     types = {name: eval(texts[name], names, own_names) for name in declared}
     return tuple(Field(name, *_parse_annotation(types[name]), facts) for name, facts in declared.items())
 
 
-def _parse_annotation(annotation: Any) -> tuple[Kind, bool]:
+def _parse_annotation(annotation: Any) -> tuple[FieldType, bool]:
     """Return the kind of a type without None, and whether None was in it."""
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (each for each in get_args(annotation) if each is not NoneType)
@@ -132,15 +132,15 @@ def _parse_annotation(annotation: Any) -> tuple[Kind, bool]:
     return _parse_field_kind(annotation), False
 
 
-def _parse_field_kind(annotation: Any) -> Kind:
+def _parse_field_kind(annotation: Any) -> FieldType:
     if get_origin(annotation) is Annotated:
-        return Kind(get_args(annotation)[1])
+        return FieldType(get_args(annotation)[1])
     if get_origin(annotation) is list:
-        return Kind("array", item=_parse_field_kind(get_args(annotation)[0]))
+        return FieldType("array", item=_parse_field_kind(get_args(annotation)[0]))
     if annotation in _LETTERS:
-        return Kind(_LETTERS[annotation])
+        return FieldType(_LETTERS[annotation])
     if "__fields__" in annotation.__dict__:
-        return Kind("struct", struct=annotation)
+        return FieldType("struct", struct=annotation)
     raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
 
 

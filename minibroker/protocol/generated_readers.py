@@ -17,16 +17,23 @@ from struct import unpack_from
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Kind, get_default_factory, get_default_value
+from minibroker.protocol.fields import FieldType, get_default_factory, get_default_value
 from minibroker.protocol.layout import (
-    Layout,
-    Place,
+    FieldInVersion,
+    StructLayout,
     estimate_item_memory_bytes,
     make_struct_layout,
     measure_smallest_item_bytes,
 )
 from minibroker.protocol.primitives import MAX_TAGS
-from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, choose_free_name, convert_to_snake_case
+from minibroker.protocol.source import (
+    FEW,
+    READ_ITEMS,
+    UNKNOWN_TAGS,
+    FunctionSource,
+    choose_free_name,
+    convert_to_snake_case,
+)
 
 MAX_ITEMS = 1_000_000  # in one array, as in Kafka 4.4
 
@@ -54,13 +61,13 @@ _SLICES = {
 
 def generate_reader(
     struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False
-) -> Source:
+) -> FunctionSource:
     """Generate the function that reads a version of a struct, at once or in steps."""
-    source = Source(dict(_NAMES))
+    source = FunctionSource(dict(_NAMES))
     with source.open_block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {READ_ITEMS}, []")
-        reader = _Reading(source, version, flexible, in_steps, keeps_tags)
+        reader = _ReaderGenerator(source, version, flexible, in_steps, keeps_tags)
         name = reader.add_struct(struct, ())
         reader.add_collected_fields()
         if in_steps:
@@ -70,13 +77,13 @@ def generate_reader(
     return source
 
 
-class _Reading:
+class _ReaderGenerator:
     """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
     `scope` has the names of the variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
+    def __init__(self, source: FunctionSource, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
@@ -100,7 +107,7 @@ class _Reading:
             self._add_tagged_fields(name, shape.tagged, (*scope, name))
         return name
 
-    def _add_defaults(self, name: str, shape: Layout) -> None:
+    def _add_defaults(self, name: str, shape: StructLayout) -> None:
         for field in [*shape.absent, *(place.field for place in shape.tagged)]:
             maker = get_default_factory(field)
             if maker is None:
@@ -109,7 +116,7 @@ class _Reading:
                 value = "[]" if maker is list else f"{self.source.bind_name(maker.__name__, maker)}()"
             self.source.add_line(f"{name}.{field.name} = {value}")
 
-    def _add_tagged_fields(self, name: str, tagged: tuple[Place, ...], scope: tuple[str, ...]) -> None:
+    def _add_tagged_fields(self, name: str, tagged: tuple[FieldInVersion, ...], scope: tuple[str, ...]) -> None:
         add, block = self.source.add_line, self.source.open_block
         self._add_length("B")
         if not tagged:
@@ -170,7 +177,7 @@ class _Reading:
 
     # --- values ---
 
-    def _add_field(self, place: Place, target: str, scope: tuple[str, ...]) -> None:
+    def _add_field(self, place: FieldInVersion, target: str, scope: tuple[str, ...]) -> None:
         kind = place.kind
         if kind.is_fixed:
             self._run.append((target, kind.code, self.source.current_field_path, kind.size_bytes))
@@ -179,7 +186,7 @@ class _Reading:
         else:
             self._add_value_after_length(kind, target, place.compact, place.nullable, scope)
 
-    def _add_nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
+    def _add_nested(self, struct: type, target: str, place: FieldInVersion, scope: tuple[str, ...]) -> None:
         if not place.nullable:
             self.source.add_line(f"{target} = {self.add_struct(struct, scope)}")
             return
@@ -192,7 +199,7 @@ class _Reading:
             self.source.add_line(f"{target} = {name}")
 
     def _add_value_after_length(
-        self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+        self, kind: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         self._add_length("B" if compact else "h" if kind.code == "string" else "i")
@@ -208,7 +215,7 @@ class _Reading:
             self._add_bytes_or_text(kind, target, compact, nullable, scope)
 
     def _add_bytes_or_text(
-        self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+        self, kind: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
     ) -> None:
         if kind.item is None:
             self._add_sliced_bytes(kind, target, nullable)
@@ -219,7 +226,7 @@ class _Reading:
         with self.source.open_block("if n > 127:"):
             self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
-    def _add_sliced_bytes(self, kind: Kind, target: str, nullable: bool) -> None:
+    def _add_sliced_bytes(self, kind: FieldType, target: str, nullable: bool) -> None:
         add = self.source.add_line
         add("stop = pos + n")
         with self.source.open_block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
@@ -227,7 +234,7 @@ class _Reading:
         add(f"{target} = {_SLICES[kind.code]}")
         add("pos = stop")
 
-    def _add_array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_array(self, item: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add_line
         least = measure_smallest_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
@@ -252,7 +259,7 @@ class _Reading:
                     add(f"left = {READ_ITEMS - 1}")
             self._add_array_item(item, items, compact, (*scope, items))
 
-    def _add_memory_check(self, item: Kind) -> None:
+    def _add_memory_check(self, item: FieldType) -> None:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
         with self.source.open_block(f"if n > {MAX_ITEMS}:"):
             self.source.add_line(f"raise too_many(n, {MAX_ITEMS})")
@@ -266,7 +273,7 @@ class _Reading:
         few = self.source.bind_struct_methods_by_count("unpack_from", letter)
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
-    def _add_array_item(self, item: Kind, items: str, compact: bool, scope: tuple[str, ...]) -> None:
+    def _add_array_item(self, item: FieldType, items: str, compact: bool, scope: tuple[str, ...]) -> None:
         if item.struct is not None:
             name = self.add_struct(item.struct, scope)
             self.add_collected_fields()

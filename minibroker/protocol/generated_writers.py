@@ -16,9 +16,16 @@ from struct import pack
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Field, Kind, get_default_factory, get_default_value
-from minibroker.protocol.layout import Place, make_struct_layout
-from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, choose_free_name, convert_to_snake_case
+from minibroker.protocol.fields import Field, FieldType, get_default_factory, get_default_value
+from minibroker.protocol.layout import FieldInVersion, make_struct_layout
+from minibroker.protocol.source import (
+    FEW,
+    UNKNOWN_TAGS,
+    WRITTEN_ITEMS,
+    FunctionSource,
+    choose_free_name,
+    convert_to_snake_case,
+)
 
 TAGS_END = 1 << 35  # no varint is as large
 
@@ -35,13 +42,13 @@ _NAMES: dict[str, Any] = {
 
 def generate_writer(
     struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False
-) -> Source:
+) -> FunctionSource:
     """Generate the function that writes a version of a struct, at once or in steps."""
-    source = Source(dict(_NAMES))
+    source = FunctionSource(dict(_NAMES))
     with source.open_block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {WRITTEN_ITEMS}, []")
-        writer = _Writing(source, version, flexible, in_steps, keeps_tags)
+        writer = _WriterGenerator(source, version, flexible, in_steps, keeps_tags)
         writer.add_struct(struct, "message", ())
         writer.add_collected_fields()
         if in_steps:
@@ -53,13 +60,13 @@ def generate_writer(
     return source
 
 
-class _Writing:
+class _WriterGenerator:
     """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
     `scope` has the names of the variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
+    def __init__(self, source: FunctionSource, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
@@ -82,7 +89,7 @@ class _Writing:
         elif self.flexible:
             self._add_tagged_fields(shape.tagged, name, scope)
 
-    def _add_tagged_fields(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
+    def _add_tagged_fields(self, tagged: tuple[FieldInVersion, ...], name: str, scope: tuple[str, ...]) -> None:
         tests = {place: self._make_default_comparison(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
         unknown = choose_free_name("unknown", scope)
@@ -108,7 +115,7 @@ class _Writing:
         if self.keeps_tags and before - after > 1:
             self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
 
-    def _add_tagged_field(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+    def _add_tagged_field(self, place: FieldInVersion, value: str, scope: tuple[str, ...]) -> None:
         outer, self.out = self.out, choose_free_name("section", (*scope, self.out))
         self.source.add_line(f"{self.out} = bytearray()")
         self._add_field(place, value, (*scope, self.out))
@@ -162,7 +169,7 @@ class _Writing:
 
     # --- values ---
 
-    def _add_field(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+    def _add_field(self, place: FieldInVersion, value: str, scope: tuple[str, ...]) -> None:
         kind = place.kind
         if kind.is_fixed:
             self._run.append((value, kind.code))
@@ -171,7 +178,7 @@ class _Writing:
         else:
             self._add_value_after_length(kind, value, place.compact, place.nullable, scope)
 
-    def _add_nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
+    def _add_nested(self, struct: type, value: str, place: FieldInVersion, scope: tuple[str, ...]) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add_line(f"{name} = {value}")
@@ -186,7 +193,7 @@ class _Writing:
             self.add_collected_fields()
 
     def _add_value_after_length(
-        self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+        self, kind: FieldType, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         if kind.item is not None:
@@ -230,7 +237,7 @@ class _Writing:
         with block("else:"):
             add(f"{self.out} += raw")
 
-    def _add_array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_array(self, item: FieldType, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add_line
         items = choose_free_name(value.rpartition(".")[2], scope)
         add(f"{items} = {value}")

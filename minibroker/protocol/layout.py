@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.fields import Field, Kind, list_declared_fields
+from minibroker.protocol.fields import Field, FieldType, list_declared_fields
 
 
-class Place(NamedTuple):
+class FieldInVersion(NamedTuple):
     """A field in one version: whether it may be null, whether its length is a varint, and whether it is tagged."""
 
     field: Field
@@ -21,7 +21,7 @@ class Place(NamedTuple):
         return self.field.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FieldType:
         return self.field.kind
 
     @property
@@ -29,19 +29,19 @@ class Place(NamedTuple):
         return self.field.facts.tag
 
 
-class Layout(NamedTuple):
+class StructLayout(NamedTuple):
     """The fields of a version: those in its body, those in its tagged section by tag, and those it does not have."""
 
-    body: tuple[Place, ...]
-    tagged: tuple[Place, ...]
+    body: tuple[FieldInVersion, ...]
+    tagged: tuple[FieldInVersion, ...]
     absent: tuple[Field, ...]
 
 
 @cache
-def make_struct_layout(struct: type, version: int, flexible: bool) -> Layout:
+def make_struct_layout(struct: type, version: int, flexible: bool) -> StructLayout:
     """Return the layout of a struct in `version` of a message, which is `flexible` (KIP-482) in it or not."""
-    body: list[Place] = []
-    tagged: list[Place] = []
+    body: list[FieldInVersion] = []
+    tagged: list[FieldInVersion] = []
     absent: list[Field] = []
     for field in list_declared_fields(struct):
         facts = field.facts
@@ -49,9 +49,9 @@ def make_struct_layout(struct: type, version: int, flexible: bool) -> Layout:
             absent.append(field)
             continue
         compact = flexible if facts.flexible is None else version in facts.flexible
-        place = Place(field, field.optional and version in facts.nullable, compact, version in facts.tagged)
+        place = FieldInVersion(field, field.optional and version in facts.nullable, compact, version in facts.tagged)
         (tagged if place.tagged else body).append(place)
-    return Layout(tuple(body), tuple(sorted(tagged, key=lambda place: place.tag)), tuple(absent))
+    return StructLayout(tuple(body), tuple(sorted(tagged, key=lambda place: place.tag)), tuple(absent))
 
 
 def measure_smallest_struct_bytes(struct: type, version: int, flexible: bool) -> int:
@@ -60,7 +60,7 @@ def measure_smallest_struct_bytes(struct: type, version: int, flexible: bool) ->
     return sum(_measure_smallest_field_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
 
 
-def _measure_smallest_field_bytes(place: Place, version: int, flexible: bool) -> int:
+def _measure_smallest_field_bytes(place: FieldInVersion, version: int, flexible: bool) -> int:
     kind = place.kind
     if kind.is_fixed:
         return kind.size_bytes
@@ -71,7 +71,7 @@ def _measure_smallest_field_bytes(place: Place, version: int, flexible: bool) ->
     return 2 if kind.code == "string" else 4
 
 
-def measure_smallest_item_bytes(item: Kind, version: int, compact: bool) -> int:
+def measure_smallest_item_bytes(item: FieldType, version: int, compact: bool) -> int:
     """Return the smallest size of an array's item, at least 1, so that the data bounds the count."""
     if item.is_fixed:
         return item.size_bytes
@@ -80,12 +80,12 @@ def measure_smallest_item_bytes(item: Kind, version: int, compact: bool) -> int:
     return 1 if compact else 2 if item.code == "string" else 4
 
 
-def estimate_item_memory_bytes(item: Kind, version: int, flexible: bool) -> int:
+def estimate_item_memory_bytes(item: FieldType, version: int, flexible: bool) -> int:
     """Return the memory of an empty item in a request's array, with about the memory of its part of the response."""
     return _POINTER_BYTES + _estimate_object_memory_bytes(item, version, flexible) + _ANSWERED_BYTES
 
 
-def _estimate_object_memory_bytes(kind: Kind, version: int, flexible: bool) -> int:
+def _estimate_object_memory_bytes(kind: FieldType, version: int, flexible: bool) -> int:
     if kind.item is not None:
         return _LIST_BYTES
     if kind.code == "records":

@@ -50,21 +50,21 @@ def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
             yield None
             for metric in _iterate_nested_messages(scope, 2):
                 yield None
-                yield from _iterate_metric(metric)
+                yield from _iterate_points_of_metric(metric)
 
 
-def _iterate_metric(metric: memoryview) -> Iterator[DataPoint | None]:
-    fields = dict(_iterate_few_fields(metric))
+def _iterate_points_of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
+    fields = dict(_iterate_limited_fields(metric))
     name = _decode_text(fields.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
         if number in fields:
-            points = _check_is_bytes(fields[number])
+            points = _require_bytes(fields[number])
             is_delta = number == SUM and (yield from _has_delta_temporality(points))
             for point in _iterate_nested_messages(points, 1):
                 yield _parse_point(name, point, is_delta=is_delta)
     for number, attributes in ATTRIBUTES_OF_TOTALS.items():
         if number in fields:
-            points = _check_is_bytes(fields[number])
+            points = _require_bytes(fields[number])
             is_delta = yield from _has_delta_temporality(points)
             for point in _iterate_nested_messages(points, 1):
                 yield from _iterate_count_and_sum(name, point, attributes, is_delta=is_delta)
@@ -82,13 +82,13 @@ def _has_delta_temporality(points: memoryview) -> Steps[bool]:
 
 def _parse_point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
     value, attributes = 0.0, []
-    for number, field in _iterate_few_fields(point):
+    for number, field in _iterate_limited_fields(point):
         if number == 4:
             value = _unpack_number(_DOUBLE, field)
         elif number == 6:
             value = _unpack_number(_INT64, field)
         elif number == 7:
-            attributes.append(_parse_attribute(_check_is_bytes(field)))
+            attributes.append(_parse_attribute(_require_bytes(field)))
     return DataPoint(name, tuple(sorted(attributes)), value, is_delta)
 
 
@@ -100,8 +100,8 @@ def _iterate_count_and_sum(
     attributes = []
     for index, (number, field) in enumerate(_iterate_fields(point)):
         if number == attributes_field:
-            attributes.append(_parse_attribute(_check_is_bytes(field)))
-            _count_field(len(attributes))
+            attributes.append(_parse_attribute(_require_bytes(field)))
+            _require_few_fields(len(attributes))
         elif number == 4:
             totals[".count"] = _unpack_number(_UINT64, field)
         elif number == 5:
@@ -113,13 +113,13 @@ def _iterate_count_and_sum(
 
 
 def _parse_attribute(pair: memoryview) -> tuple[str, str]:
-    found = dict(_iterate_few_fields(pair))
-    return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_check_is_bytes(found.get(2, memoryview(b""))))
+    found = dict(_iterate_limited_fields(pair))
+    return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_require_bytes(found.get(2, memoryview(b""))))
 
 
 def _parse_any_value(data: memoryview) -> str:
     """Return a string, bool, int or double as text; arrays and the like have none."""
-    for number, field in _iterate_few_fields(data):
+    for number, field in _iterate_limited_fields(data):
         if number == 1:
             return _decode_text(field)
         if number == 2:
@@ -136,33 +136,33 @@ def _iterate_nested_messages(data: memoryview, field_number: int) -> Iterator[me
     others = 0
     for number, value in _iterate_fields(data):
         if number == field_number:
-            yield _check_is_bytes(value)
+            yield _require_bytes(value)
         else:
-            others = _count_field(others)
+            others = _require_few_fields(others)
 
 
-def _iterate_few_fields(data: memoryview) -> Iterator[Field]:
+def _iterate_limited_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message that has few."""
     count = 0
     for field in _iterate_fields(data):
-        count = _count_field(count)
+        count = _require_few_fields(count)
         yield field
 
 
-def _count_field(count: int) -> int:
+def _require_few_fields(count: int) -> int:
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
     return count + 1
 
 
 def _unpack_number(form: Struct, value: Any) -> float:
-    if len(_check_is_bytes(value)) != form.size:
+    if len(_require_bytes(value)) != form.size:
         raise MalformedMetrics(f"a number of OTLP has {len(value)} bytes")
     number: float = form.unpack(value)[0]
     return number
 
 
-def _check_is_bytes(value: Any) -> memoryview:
+def _require_bytes(value: Any) -> memoryview:
     if not isinstance(value, memoryview):
         raise MalformedMetrics("a field of OTLP has another type")
     return value
@@ -170,7 +170,7 @@ def _check_is_bytes(value: Any) -> memoryview:
 
 def _decode_text(value: Any) -> str:
     try:
-        return bytes(_check_is_bytes(value)).decode()
+        return bytes(_require_bytes(value)).decode()
     except UnicodeDecodeError as error:
         raise MalformedMetrics(f"a text of OTLP is not UTF-8: {error}") from error
 

@@ -20,15 +20,15 @@ def collect_error_codes(response: Message) -> list[int]:
     return codes
 
 
-class _Places(NamedTuple):
+class _ErrorCodeFields(NamedTuple):
     """The error code fields of a struct, and the fields that contain structs with error codes."""
 
     here: tuple[str, ...]
-    below: tuple[tuple[str, _Places], ...]
+    below: tuple[tuple[str, _ErrorCodeFields], ...]
 
 
 @cache
-def _find_error_code_fields(struct: type) -> _Places:
+def _find_error_code_fields(struct: type) -> _ErrorCodeFields:
     below = []
     here = []
     for field in list_declared_fields(struct):
@@ -37,10 +37,10 @@ def _find_error_code_fields(struct: type) -> _Places:
             here.append(field.name)
         if inner is not None and any(places := _find_error_code_fields(inner)):
             below.append((field.name, places))
-    return _Places(tuple(here), tuple(below))
+    return _ErrorCodeFields(tuple(here), tuple(below))
 
 
-def _collect_codes(struct: Any, places: _Places, codes: list[int]) -> None:
+def _collect_codes(struct: Any, places: _ErrorCodeFields, codes: list[int]) -> None:
     for name in places.here:
         if code := getattr(struct, name):
             codes.append(code)

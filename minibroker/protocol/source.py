@@ -30,7 +30,7 @@ READ_FAILURES = (ValueError, IndexError, structs.error)  # raised by generated r
 _PLACES: dict[CodeType, list[tuple[tuple[str, int], ...]]] = {}
 
 
-class Source:
+class FunctionSource:
     """The text of one generated function.
 
     `lines` is the text; `places` has for every line its fields in wire order, each with its size in bytes; `names` are
@@ -112,7 +112,7 @@ def convert_to_snake_case(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def compile_function(source: Source, title: str) -> Callable[..., Any]:
+def compile_function(source: FunctionSource, title: str) -> Callable[..., Any]:
     """Compile a source into its function. Tracebacks and debuggers show its text under the title."""
     text = "\n".join(source.lines) + "\n"
     file = f"<{title}>"

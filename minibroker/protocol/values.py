@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import FieldType
 from minibroker.protocol.layout import make_struct_layout
 from minibroker.protocol.primitives import format_uuid
 
@@ -24,7 +24,7 @@ def _convert_struct_to_plain(struct: Struct, version: int, flexible: bool) -> di
     }
 
 
-def _convert_value_to_plain(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
+def _convert_value_to_plain(value: Any, kind: FieldType, version: int, flexible: bool) -> Any:
     if value is None:
         return None
     if kind.item is not None:

@@ -41,7 +41,7 @@ SHOWN_CHARACTERS: Final = 60
 PRODUCER_POSITION: Final = slice(43, 51)  # of the id in a batch
 
 
-class Identities:
+class ClusterIdentities:
     """The ids of the new cluster by those of the recorded one."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Identities:
         return bytes(changed) if is_changed else None
 
 
-def list_differences(exchange: Exchange, answer: bytes, identities: Identities) -> list[str]:
+def list_differences(exchange: Exchange, answer: bytes, identities: ClusterIdentities) -> list[str]:
     """Return a line for each field of an answer that is not as it was recorded, and learn ids."""
     if answer == exchange.answer_bytes:
         return []
@@ -122,17 +122,17 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
     return tuple(list_declared_fields(kind))
 
 
-Learn = Callable[[str, Any, Any], bool]
+LearnIdentity = Callable[[str, Any, Any], bool]
 
 
-def _compare_values(before: Any, after: Any, path: str, learn: Learn) -> Iterator[str]:
+def _compare_values(before: Any, after: Any, path: str, learn: LearnIdentity) -> Iterator[str]:
     for field in _list_fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name not in VOLATILE:
             yield from _compare_leaves(old, new, f"{path}.{field.name}" if path else field.name, field.name, learn)
 
 
-def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: Learn) -> Iterator[str]:
+def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: LearnIdentity) -> Iterator[str]:
     if isinstance(old, Struct) and isinstance(new, Struct):
         yield from _compare_values(old, new, path, learn)
     elif isinstance(old, list) and isinstance(new, list):

@@ -35,22 +35,22 @@ from minibroker.protocol.headers import (
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.proxy.directions import FromClient, FromNode
-from minibroker.proxy.frame_splitting import SIZE, Splitter
+from minibroker.proxy.frame_splitting import SIZE, FrameSplitter
 from minibroker.proxy.learning import NAMING
-from minibroker.proxy.passing_requests import Known, Pending, Stranger
+from minibroker.proxy.passing_requests import KnownCluster, PendingRequest, UnknownRequest
 from minibroker.proxy.requests import START, find_api_key, is_answered, is_known_version, is_request, read_client_id
 from minibroker.proxy.rewritten_addresses import (
-    has_addresses,
+    has_addresses_in_answer,
     list_endpoints,
     remove_unknown_versions,
     rewrite_endpoints,
 )
-from minibroker.proxy.sides import Side
+from minibroker.proxy.sides import ProxySide
 
 if TYPE_CHECKING:
     from minibroker.client.asynchronous import LoopLink
     from minibroker.proxy.proxy import Proxy
-    from minibroker.proxy.upstream_nodes import Node
+    from minibroker.proxy.upstream_nodes import UpstreamNode
 
 log = logging.getLogger("minibroker.proxy")
 
@@ -66,25 +66,25 @@ READ_ANYWAY: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.FETCH, 
 class Conversation:
     """A client and the node that it talks to."""
 
-    def __init__(self, proxy: Proxy, node: Node) -> None:
+    def __init__(self, proxy: Proxy, node: UpstreamNode) -> None:
         self.node = node
-        self.known: Known = proxy.known
+        self.known: KnownCluster = proxy.known
         self.peer = "?"
         self.server = ""  # the node's address, as the proxy has connected to it
         self.local_host = ""
         self.software = ""
-        self.client = Side(proxy.shared, self)
-        self.upstream = Side(proxy.shared, self)
+        self.client = ProxySide(proxy.shared, self)
+        self.upstream = ProxySide(proxy.shared, self)
         self.client.other, self.upstream.other = self.upstream, self.client
-        self.client.splitter = Splitter(FromClient(self), proxy.memory)
-        self.upstream.splitter = Splitter(FromNode(self), proxy.memory)
+        self.client.splitter = FrameSplitter(FromClient(self), proxy.memory)
+        self.upstream.splitter = FrameSplitter(FromNode(self), proxy.memory)
         self.client.splitter.held = True  # until the node is connected; uvloop would not be paused before it reads
         self.counts = proxy.statistics
         self._proxy = proxy
-        self._pending: deque[Pending] = deque()
-        self._sent: deque[Pending] = deque()
-        self._held: Pending | None = None  # a request that is not forwarded yet
-        self._passing: Pending | None = None  # whose answer passes in pieces
+        self._pending: deque[PendingRequest] = deque()
+        self._sent: deque[PendingRequest] = deque()
+        self._held: PendingRequest | None = None  # a request that is not forwarded yet
+        self._passing: PendingRequest | None = None  # whose answer passes in pieces
         self._client_is_lost = False
         self._is_ending = False  # whether the client gets nothing more than what is pending
         self._has_tokens = False  # whether frames are SASL tokens, as after a SaslHandshake of version 0
@@ -96,7 +96,7 @@ class Conversation:
 
     # --- the sides --------------------------------------------------------------------------------
 
-    def on_connected(self, side: Side) -> None:
+    def on_connected(self, side: ProxySide) -> None:
         """Connect to the node for a new client, and let both talk once that is done."""
         if side is self.client:
             self.peer = get_peer_name(side.transport)
@@ -110,13 +110,13 @@ class Conversation:
             self.server = str(Address(name[0], name[1]))
             self._resume_reading()
 
-    def on_end_of_stream(self, side: Side) -> None:
+    def on_end_of_stream(self, side: ProxySide) -> None:
         """Tell the other side that this one sends nothing more, once it has got everything before."""
         if side.splitter.is_idle and not side.splitter.held:
             side.splitter.pass_incomplete_frame()
             side.other.send_eof()
 
-    def on_lost(self, side: Side, error: Exception | None) -> None:
+    def on_lost(self, side: ProxySide, error: Exception | None) -> None:
         """Close the other side as this one was closed."""
         if side is self.client:
             for pending in list(self._pending):
@@ -163,7 +163,7 @@ class Conversation:
         if not pending.is_known:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
         context = cast(Any, pending)
-        request = Stranger() if pending.request is None else pending.request
+        request = UnknownRequest() if pending.request is None else pending.request
         ask = partial(self._ask_node, pending)
         pending.call = Call(context, request, frame.toreadonly(), ask, interceptors)
         self._run_request_hooks(pending, pending.call)
@@ -184,12 +184,12 @@ class Conversation:
         self._has_tokens = False
         return False
 
-    def _begin_pending(self, frame: memoryview, size_bytes: int) -> Pending:
+    def _begin_pending(self, frame: memoryview, size_bytes: int) -> PendingRequest:
         key, version, correlation_id = START.unpack_from(frame)
-        pending = Pending(self, find_api_key(key), version, correlation_id, size_bytes)
+        pending = PendingRequest(self, find_api_key(key), version, correlation_id, size_bytes)
         self.counts.before_request(cast(Call, pending))
         pending.is_known = is_known_version(key, version)
-        if not pending.is_known and has_addresses(key, version):
+        if not pending.is_known and has_addresses_in_answer(key, version):
             log.warning("%s asks in version %d of API %d, which is not known: addresses pass", self.peer, version, key)
         pending.client_id = read_client_id(frame)
         self._pending.append(pending)
@@ -197,7 +197,7 @@ class Conversation:
             self.client.pause_reading(TOO_MANY)
         return pending
 
-    def _read_request(self, pending: Pending, frame: memoryview) -> None:
+    def _read_request(self, pending: PendingRequest, frame: memoryview) -> None:
         """Decode a request if that is needed, and learn from it."""
         if not pending.is_known or not (self._proxy.reads_requests or pending.api_key in READ_ANYWAY):
             return
@@ -213,7 +213,7 @@ class Conversation:
             request = pending.request
             self.software = f"{request.client_software_name} {request.client_software_version}".strip()
 
-    def _run_request_hooks(self, pending: Pending, call: Call) -> None:
+    def _run_request_hooks(self, pending: PendingRequest, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
         answered, failed = partial(self._finish_call, pending), partial(self._fail_call_and_close, pending)
         try:
@@ -228,7 +228,7 @@ class Conversation:
         if not pending.is_forwarded:
             self._held, self.client.splitter.held = pending, True
 
-    def _fail_call_and_close(self, pending: Pending, error: Exception) -> None:
+    def _fail_call_and_close(self, pending: PendingRequest, error: Exception) -> None:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
         if not isinstance(error, Unanswerable):
@@ -239,7 +239,7 @@ class Conversation:
         self._is_ending = self.client.splitter.held = True  # nothing behind it runs
         pending.close_after_failure()
 
-    async def _ask_node(self, pending: Pending, request: Any) -> Any:
+    async def _ask_node(self, pending: PendingRequest, request: Any) -> Any:
         """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
         if pending.request is not None and self._proxy.has_struck(pending.call):
             pending.set_body(request)
@@ -248,7 +248,7 @@ class Conversation:
             self._resume_after_held_request()
         return None if pending.answer is None else await pending.answer
 
-    def _forward_request(self, pending: Pending) -> None:
+    def _forward_request(self, pending: PendingRequest) -> None:
         data, pending.data = pending.data, b""
         self._note_forwarded(pending, memoryview(data)[SIZE.size :])
         if self._is_paused.is_set():
@@ -256,7 +256,7 @@ class Conversation:
         else:
             self.upstream.write(data)
 
-    def _note_forwarded(self, pending: Pending, frame: memoryview) -> None:
+    def _note_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
@@ -305,7 +305,7 @@ class Conversation:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def wants_answer(self, pending: Pending) -> bool:
+    def wants_answer(self, pending: PendingRequest) -> bool:
         """Return whether an answer is needed whole."""
         return pending.call is not None or pending.is_known
 
@@ -317,7 +317,7 @@ class Conversation:
     def _is_answer_to_login(self) -> bool:
         return self._is_paused.is_set() and self._earlier_answers <= 0
 
-    def _find_answered_request(self) -> Pending:
+    def _find_answered_request(self) -> PendingRequest:
         self._earlier_answers -= 1
         return self._sent.popleft()
 
@@ -366,7 +366,7 @@ class Conversation:
             self._ready_bytes += len(data)
             self.upstream.pause_reading(HELD_BACK)
 
-    def _read_answer(self, pending: Pending, frame: memoryview) -> None:
+    def _read_answer(self, pending: PendingRequest, frame: memoryview) -> None:
         """Decode an answer, learn from it, and put the proxy's addresses in."""
         key, version = pending.api_key, pending.version
         try:
@@ -384,17 +384,17 @@ class Conversation:
         self._learn_from_answer(pending, pending.message)
         self._rewrite_addresses(pending, pending.message)
 
-    def _learn_from_answer(self, pending: Pending, answer: Any) -> None:
+    def _learn_from_answer(self, pending: PendingRequest, answer: Any) -> None:
         if pending.api_key in NAMING:
             self.known.image.learn_topic_names(answer)
         elif pending.api_key == ApiKey.FETCH and pending.version >= 7 and pending.request is not None:
             self.node.sessions.apply_fetch(pending.request, pending.version, answer.session_id)
 
-    def _rewrite_addresses(self, pending: Pending, message: Message) -> None:
+    def _rewrite_addresses(self, pending: PendingRequest, message: Message) -> None:
         """Replace addresses; close the client if there is no port for a node."""
         if pending.api_key == ApiKey.API_VERSIONS:
             pending.is_changed = remove_unknown_versions(message)
-        elif has_addresses(pending.api_key, pending.version):
+        elif has_addresses_in_answer(pending.api_key, pending.version):
             endpoints = list_endpoints(message)
             pending.is_changed = bool(endpoints)
             try:
@@ -403,19 +403,19 @@ class Conversation:
                 log.error("closing %s: %s", self.peer, error)
                 self.close()
 
-    def _encode_answer_if_changed(self, pending: Pending) -> list[Any]:
+    def _encode_answer_if_changed(self, pending: PendingRequest) -> list[Any]:
         """Return the answer for the client: the bytes that came, unless something has changed it."""
         if not pending.is_changed or pending.message is None:
             return [pending.raw]
         return self._encode_answer(pending, pending.message)
 
-    def _encode_answer(self, pending: Pending, response: Message) -> list[Any]:
+    def _encode_answer(self, pending: PendingRequest, response: Message) -> list[Any]:
         header = get_response_header_version(pending.api_key, pending.version)
         head = pending.head or ResponseHeader(correlation_id=pending.correlation_id).encode(header)
         body = response.encode_with_unknown_tags(pending.version)
         return [SIZE.pack(len(head) + len(body)) + head + body]
 
-    def _finish_call(self, pending: Pending, response: Any) -> None:
+    def _finish_call(self, pending: PendingRequest, response: Any) -> None:
         """Run the hooks of an answer, and send it. None means that there is none, as to a Produce with acks=0."""
         call = pending.call
         assert call is not None
@@ -431,14 +431,14 @@ class Conversation:
         except Exception as error:
             pending.close_after_hook_failure(error)
 
-    def _run_answer_hooks(self, pending: Pending, call: Call, response: Message) -> list[Any]:
+    def _run_answer_hooks(self, pending: PendingRequest, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)
         response = call.alter_response(response)
         self.counts.alter_response(call, response)
         pending.is_changed = pending.is_changed or is_own
         return self._encode_answer(pending, response) if pending.is_changed else [pending.raw]
 
-    def send_answers_in_order(self, pending: Pending, items: list[Any]) -> None:
+    def send_answers_in_order(self, pending: PendingRequest, items: list[Any]) -> None:
         """Send an answer to the client as soon as all earlier ones are sent."""
         if pending.items is None:
             pending.items = items
@@ -463,7 +463,7 @@ class Conversation:
         if len(self._pending) < MOST_PENDING:
             self.client.resume_reading(TOO_MANY)
 
-    def _send_answer(self, pending: Pending, items: list[Any]) -> bool:
+    def _send_answer(self, pending: PendingRequest, items: list[Any]) -> bool:
         """Write an answer; return whether the connection ends behind it."""
         ends = CLOSE in items
         written_bytes = self._write_answer_items(items[: items.index(CLOSE)] if ends else items)

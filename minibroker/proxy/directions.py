@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from minibroker.proxy.frame_splitting import SIZE
-from minibroker.proxy.sides import Side
+from minibroker.proxy.sides import ProxySide
 
 
-class Conversing(Protocol):
+class ConversationReceiver(Protocol):
     """A conversation: it takes requests and answers, whole or in pieces."""
 
-    client: Side
-    upstream: Side
+    client: ProxySide
+    upstream: ProxySide
 
     def wants_request(self, frame: memoryview) -> bool:
         """Return whether a request is needed whole."""
@@ -42,7 +42,7 @@ class Conversing(Protocol):
 class FromClient:
     """What the client sends."""
 
-    def __init__(self, conversation: Conversing) -> None:
+    def __init__(self, conversation: ConversationReceiver) -> None:
         self._of = conversation
 
     def wants_whole_frame(self, head: memoryview) -> bool:
@@ -66,7 +66,7 @@ class FromClient:
 class FromNode:
     """What the node sends."""
 
-    def __init__(self, conversation: Conversing) -> None:
+    def __init__(self, conversation: ConversationReceiver) -> None:
         self._of = conversation
 
     def wants_whole_frame(self, head: memoryview) -> bool:

@@ -22,26 +22,26 @@ GATHERED_BYTES: Final = 1 << 20  # after which the write is not put off any long
 
 LARGE_BYTES: Final = 256 << 10  # of the frames of an exchange
 
-Format = Callable[[Exchange, str], Iterable[bytes]]
+FormatExchange = Callable[[Exchange, str], Iterable[bytes]]
 """Returns the pieces of what a file has of an exchange with the node at this address. A thread may make them."""
 
 
-class Waiting(NamedTuple):
+class WaitingBytes(NamedTuple):
     """What waits to be written, and about how many bytes that is."""
 
     pieces: Iterable[bytes]
     size_bytes: int
 
 
-class Recording:
+class ExchangeRecording:
     """A file that is being written. `left_out` counts exchanges."""
 
-    def __init__(self, file: BinaryIO, head: bytes, format: Format) -> None:
+    def __init__(self, file: BinaryIO, head: bytes, format: FormatExchange) -> None:
         """Begin to write to an open file, which belongs to the caller. Raises OSError."""
         self._file = file
         self._file.write(head)
         self._format = format
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[WaitingBytes | None] = SimpleQueue()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
         self._is_enough = threading.Event()
@@ -57,10 +57,10 @@ class Recording:
             return
         pieces = self._format(exchange, server)
         if exchange.size_bytes > LARGE_BYTES:
-            waiting = Waiting(pieces, exchange.size_bytes)
+            waiting = WaitingBytes(pieces, exchange.size_bytes)
         else:
             data = b"".join(pieces)
-            waiting = Waiting((data,), len(data))
+            waiting = WaitingBytes((data,), len(data))
         with self._lock:
             self._waiting_bytes += waiting.size_bytes
         self._queue.put(waiting)
@@ -87,7 +87,7 @@ class Recording:
             is_last = None in waiting
             self._write_all([each for each in waiting if each is not None])
 
-    def _write_all(self, waiting: list[Waiting]) -> None:
+    def _write_all(self, waiting: list[WaitingBytes]) -> None:
         try:
             if self.failure is None:
                 self._file.writelines(piece for each in waiting for piece in each.pieces)

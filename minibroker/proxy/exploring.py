@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.proxy.flows import FlowError, read_exchanges
-from minibroker.proxy.learning import NAMING, Image
+from minibroker.proxy.learning import NAMING, LearnedTopics
 from minibroker.testing.seen.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def make_app_for_exchanges(
     """Return an application that shows exchanges that a file had, and the logs, if any, that were saved with them."""
     from minibroker.explorer.explorer_routes import make_saved_frames_app
 
-    saved, image = SavedFrames(exchanges), Image()
+    saved, image = SavedFrames(exchanges), LearnedTopics()
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
             image.learn_topic_names(exchange.answer)

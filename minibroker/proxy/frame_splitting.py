@@ -18,7 +18,7 @@ LARGEST_BYTES: Final = 100 << 20  # of a frame that is collected; Kafka's limit 
 BACKLOG_BYTES: Final = 64 << 10
 
 
-class Memory:
+class FrameMemory:
     """The memory of all frames above 64 KiB that are being collected. Frames that do not fit pass in pieces."""
 
     def __init__(self, limit_bytes: int = 256 << 20) -> None:
@@ -40,7 +40,7 @@ class Memory:
             self.held_bytes -= size_bytes
 
 
-class Receiver(Protocol):
+class FrameReceiver(Protocol):
     """Takes the frames of a stream. All bytes include the size of their frame."""
 
     def wants_whole_frame(self, head: memoryview) -> bool:
@@ -59,7 +59,7 @@ class Receiver(Protocol):
         """Take bytes of a stream that has no frames, or none any more."""
 
 
-class Splitter:
+class FrameSplitter:
     """The state of one stream. While it is `held`, bytes wait in its backlog; `resume_after_hold` goes on with them."""
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Splitter:
         "is_plain",
     )
 
-    def __init__(self, receiver: Receiver, memory: Memory) -> None:
+    def __init__(self, receiver: FrameReceiver, memory: FrameMemory) -> None:
         self.held = False
         self.is_plain = False  # whether the stream has no frames
         self._receiver = receiver

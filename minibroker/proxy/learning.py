@@ -19,33 +19,33 @@ MOST_PARTITIONS: Final = 100_000  # of all sessions of a node
 NAMING: Final = (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 
 
-class Topic(NamedTuple):
+class LearnedTopic(NamedTuple):
     """A topic's name and id."""
 
     name: str
     topic_id: bytes
 
 
-class Image:
+class LearnedTopics:
     """The topics that were named in answers."""
 
     def __init__(self) -> None:
-        self.topics: OrderedDict[str, Topic] = OrderedDict()
-        self.topics_by_id: dict[bytes, Topic] = {}
+        self.topics: OrderedDict[str, LearnedTopic] = OrderedDict()
+        self.topics_by_id: dict[bytes, LearnedTopic] = {}
 
     def learn_topic_names(self, response: Any) -> None:
         """Learn from an answer to a request of `NAMING`."""
         for topic in response.topics:
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
             if topic.name and topic_id != ZERO_UUID:
-                self._learn_topic_name(Topic(topic.name, topic_id))
+                self._learn_topic_name(LearnedTopic(topic.name, topic_id))
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _learn_topic_name(self, topic: Topic) -> None:
+    def _learn_topic_name(self, topic: LearnedTopic) -> None:
         known = self.topics.pop(topic.name, None)
         if known is not None and known != topic:
             self.topics_by_id.pop(known.topic_id, None)
@@ -55,7 +55,7 @@ class Image:
             self.topics_by_id.pop(forgotten.topic_id, None)
 
 
-class Sessions:
+class LearnedFetchSessions:
     """The partitions of the fetch sessions of a node (KIP-227)."""
 
     def __init__(self) -> None:

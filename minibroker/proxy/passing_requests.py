@@ -18,8 +18,8 @@ from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.proxy.frame_splitting import SIZE
-from minibroker.proxy.learning import Image, ShareSessions
-from minibroker.proxy.upstream_nodes import Node
+from minibroker.proxy.learning import LearnedTopics, ShareSessions
+from minibroker.proxy.upstream_nodes import UpstreamNode
 
 if TYPE_CHECKING:
     from minibroker.proxy.conversation import Conversation
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.requests")
 
 
-class Known:
+class KnownCluster:
     """The cluster, as far as the proxy knows it; the context's `cluster`."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.image = Image()
+        self.image = LearnedTopics()
         self.shares = ShareSessions()
 
 
-class Stranger(Message, versions="0+"):
+class UnknownRequest(Message, versions="0+"):
     """A request of an API or a version that is not known here."""
 
 
-class Pending:
+class PendingRequest:
     """A request that has no answer yet. It is also the context of its call, and the context's `connection`.
 
     `items` are the bytes for the client, None while there are none. `raw` is the answer as it came, and `message` what
@@ -102,22 +102,22 @@ class Pending:
         return self.api_key
 
     @property
-    def cluster(self) -> Known:
+    def cluster(self) -> KnownCluster:
         """Return what is known of the cluster."""
         return self._of.known
 
     @property
-    def node(self) -> Node:
+    def node(self) -> UpstreamNode:
         """Return the node that the client asked."""
         return self._of.node
 
     @property
-    def context(self) -> Pending:
+    def context(self) -> PendingRequest:
         """Return itself: the statistics take it for a call."""
         return self
 
     @property
-    def connection(self) -> Pending:
+    def connection(self) -> PendingRequest:
         """Return what the hooks need of the client's connection."""
         return self
 

@@ -37,29 +37,29 @@ def make_pcap_header() -> bytes:
     return pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, SNAPSHOT_BYTES, RAW_IP)
 
 
-class End(NamedTuple):
+class TcpEnd(NamedTuple):
     """One end of a TCP connection."""
 
     address: Address
     port: int
 
 
-Ends = tuple[End, End]
+TcpEnds = tuple[TcpEnd, TcpEnd]
 
 
-class Stream:
+class TcpStream:
     """A TCP connection. `sent_bytes` are those of each end so far, its SYN included."""
 
-    def __init__(self, client: End, server: End) -> None:
+    def __init__(self, client: TcpEnd, server: TcpEnd) -> None:
         self.ends = (client, server)
         self.sent_bytes = [0, 0]
 
 
-class Packets:
+class PacketWriter:
     """The packets of exchanges, which are formatted in the order in which they end."""
 
     def __init__(self) -> None:
-        self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
+        self._streams: OrderedDict[tuple[str, str], TcpStream] = OrderedDict()
 
     def iterate_packets(self, exchange: Exchange, server: str) -> Iterator[bytes]:
         """Return the packets of an exchange with the node at this address, each of which is made when it is wanted."""
@@ -68,7 +68,7 @@ class Packets:
         stream = self._streams.pop((exchange.connection, server), None)
         handshake: list[bytes] = []
         if stream is None:
-            stream = Stream(_parse_end(exchange.connection), _parse_end(server))
+            stream = TcpStream(_parse_tcp_end(exchange.connection), _parse_tcp_end(server))
             handshake += _write_handshake(stream, begin_us)
         self._streams[exchange.connection, server] = stream
         if len(self._streams) > MOST_STREAMS:
@@ -78,30 +78,30 @@ class Packets:
         return chain(handshake, request, answer)
 
 
-def _parse_end(text: str) -> End:
+def _parse_tcp_end(text: str) -> TcpEnd:
     """Return the end with the address HOST:PORT; one that is no IP address becomes 0.0.0.0."""
     host, _, port = text.rpartition(":")
     try:
-        return End(ip_address(host.strip("[]").partition("%")[0]), int(port))
+        return TcpEnd(ip_address(host.strip("[]").partition("%")[0]), int(port))
     except ValueError:
-        return End(ip_address(NOWHERE[0]), int(port) if port.isdecimal() else NOWHERE[1])
+        return TcpEnd(ip_address(NOWHERE[0]), int(port) if port.isdecimal() else NOWHERE[1])
 
 
-def _write_handshake(stream: Stream, at_us: int) -> Iterator[bytes]:
+def _write_handshake(stream: TcpStream, at_us: int) -> Iterator[bytes]:
     for sender, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
         yield _make_packet(stream.ends, sender, flags, b"", at_us, tuple(stream.sent_bytes))
         if flags & SYN:
             stream.sent_bytes[sender] += 1
 
 
-def _write_segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
+def _write_segments(stream: TcpStream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
     """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
     before = list(stream.sent_bytes)
     stream.sent_bytes[sender] += _SIZE.size + len(frame)
     return _split_into_packets(stream.ends, sender, frame, at_us, before)
 
 
-def _split_into_packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
+def _split_into_packets(ends: TcpEnds, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
     head = _SIZE.pack(len(frame))
     for start in range(-len(head), len(frame), SEGMENT_BYTES):
         piece = head + frame[: start + SEGMENT_BYTES] if start < 0 else bytes(frame[start : start + SEGMENT_BYTES])
@@ -109,7 +109,7 @@ def _split_into_packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_
         sent_bytes[sender] += len(piece)
 
 
-def _make_packet(ends: Ends, sender: int, flags: int, data: bytes, at_us: int, sent_bytes: tuple[int, ...]) -> bytes:
+def _make_packet(ends: TcpEnds, sender: int, flags: int, data: bytes, at_us: int, sent_bytes: tuple[int, ...]) -> bytes:
     """Return a packet with its pcap header. `sent_bytes` are those that each end has sent before."""
     source, target = ends[sender], ends[1 - sender]
     sequence = sent_bytes[sender] & 0xFFFFFFFF

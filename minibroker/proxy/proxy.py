@@ -27,19 +27,27 @@ from minibroker.client.client_errors import FAILURES, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
 from minibroker.client.opening import negotiate_and_authenticate, reauthenticate
 from minibroker.proxy.conversation import Conversation
-from minibroker.proxy.frame_splitting import Memory
-from minibroker.proxy.passing_requests import Known
-from minibroker.proxy.rewritten_addresses import Show
-from minibroker.proxy.upstream_nodes import Listening, Node, Nodes
+from minibroker.proxy.frame_splitting import FrameMemory
+from minibroker.proxy.passing_requests import KnownCluster
+from minibroker.proxy.rewritten_addresses import ShowAddress
+from minibroker.proxy.upstream_nodes import ListeningHost, UpstreamNode, UpstreamNodes
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hide_names
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
-from minibroker.testing.loops import Loop, NotRunning, Result, Served, await_blocking, blocking, shorten_tracebacks
+from minibroker.testing.loops import (
+    BrokerLoop,
+    NotRunning,
+    Result,
+    ServedObject,
+    await_blocking,
+    blocking,
+    shorten_tracebacks,
+)
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.journal import Journal, Which
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, Watch
+from minibroker.testing.seen.journal import ExchangeConditions, Journal
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, ConditionWatch
 from minibroker.testing.verbs.wait_verbs import wait_for_requests
 
 log = logging.getLogger("minibroker.proxy")
@@ -85,7 +93,7 @@ class ProxyFaults(Faults):
     ),
     *("make_address_mapper", "topic_name", "find_server", "watch", "client_settings", "lends_its_login"),
 )
-class Proxy(Served):
+class Proxy(ServedObject):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @shorten_tracebacks
@@ -110,19 +118,19 @@ class Proxy(Served):
         self.upstream: Final = _get_only_upstream(parse_addresses(upstream))
         settings = {**(upstream_config or {}), "bootstrap.servers": str(self.upstream)}
         self.client_settings: Final = ClientSettings(settings, CLIENT_ID)
-        self._listening = Listening(_parse_address(listen), advertised_host, listener_config or {})
+        self._listening = ListeningHost(_parse_address(listen), advertised_host, listener_config or {})
         self.interceptors: Final[list[Interceptor]] = []
         self.when_reset: Final[list[Callable[[], None]]] = []
         self.witnesses: Final[list[Callable[[str, str], None]]] = []
-        self.witnesses_of_bytes: tuple[type, ...] = (Journal, Watch)
-        self.memory: Final = Memory()
+        self.witnesses_of_bytes: tuple[type, ...] = (Journal, ConditionWatch)
+        self.memory: Final = FrameMemory()
         self.statistics: Final = RequestStatistics()
-        self.watch: Final = Watch(self)
+        self.watch: Final = ConditionWatch(self)
         self.journal: Final = Journal(self)
         self.faults: Final = ProxyFaults(self, self.watch, self.journal)
         self._clock: MovingClock | None = None
-        self._nodes: Nodes | None = None
-        self._known: Known | None = None
+        self._nodes: UpstreamNodes | None = None
+        self._known: KnownCluster | None = None
         self._conversations: set[Conversation] = set()
         self._by_peer: dict[str, Conversation] = {}
         self._upstream_tasks: dict[Conversation, asyncio.Task[None]] = {}
@@ -132,7 +140,7 @@ class Proxy(Served):
 
     # --- life -------------------------------------------------------------------------------------
 
-    def _set_loop(self, loop: Loop) -> None:
+    def _set_loop(self, loop: BrokerLoop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
@@ -141,9 +149,9 @@ class Proxy(Served):
     async def _serve_on_new_loop(self) -> None:
         running = asyncio.get_running_loop()
         self._clock = MovingClock(SystemClock(running))
-        self._known = Known(self._clock)
+        self._known = KnownCluster(self._clock)
         try:
-            self._nodes = Nodes(self._listening, self.upstream, self._clock, self._make_acceptor, running)
+            self._nodes = UpstreamNodes(self._listening, self.upstream, self._clock, self._make_acceptor, running)
         except BindError as error:
             raise StartError(str(error)) from None
         await self._nodes.wait_until_started()
@@ -175,7 +183,11 @@ class Proxy(Served):
 
     @blocking
     async def wait_for_requests(
-        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+        self,
+        api: str | None = None,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        **which: Unpack[ExchangeConditions],
     ) -> list[Exchange]:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return await wait_for_requests(self.journal, self.watch, api, count, timeout, which)
@@ -205,7 +217,7 @@ class Proxy(Served):
         return self._nodes is not None
 
     @property
-    def _running_nodes(self) -> Nodes:
+    def _running_nodes(self) -> UpstreamNodes:
         if self._nodes is None:
             raise NotRunning("the proxy is not running")
         return self._nodes
@@ -240,7 +252,7 @@ class Proxy(Served):
         return self._running_nodes.shared
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownCluster:
         """Return what the proxy knows of the cluster."""
         assert self._known is not None
         return self._known
@@ -254,7 +266,7 @@ class Proxy(Served):
         """Return whether a fault may have changed a request or its answer."""
         return call is not None and self.faults.has_struck(call)
 
-    def make_address_mapper(self, local_host: str) -> Show:
+    def make_address_mapper(self, local_host: str) -> ShowAddress:
         """Return the function that gives the nodes' addresses for clients that have connected to this host."""
         return functools.partial(self._running_nodes.get_advertised_address, local_host=local_host)
 
@@ -271,7 +283,7 @@ class Proxy(Served):
         """Run `callback` in the loop's next turn."""
         asyncio.get_running_loop().call_soon(callback)
 
-    def _make_acceptor(self, node: Node) -> Any:
+    def _make_acceptor(self, node: UpstreamNode) -> Any:
         return Conversation(self, node).client
 
     def on_connected(self, conversation: Conversation) -> None:
@@ -331,11 +343,11 @@ class Proxy(Served):
             conversation.close()
 
 
-def _get_only_upstream(upstreams: list[Address]) -> Address:
+def _get_only_upstream(addresses: list[Address]) -> Address:
     """Return the only address of a list. Raises SettingError."""
-    if len(upstreams) > 1:
+    if len(addresses) > 1:
         raise SettingError("a proxy has one bootstrap server, which tells it the others")
-    return upstreams[0]
+    return addresses[0]
 
 
 def _parse_address(text: str) -> Address:
@@ -346,7 +358,7 @@ def _parse_address(text: str) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
-class Renewed(Protocol):
+class RenewedConversation(Protocol):
     """A conversation, whose upstream connection is that of a link."""
 
     async def hold_requests(self, link: LoopLink) -> None:
@@ -356,7 +368,9 @@ class Renewed(Protocol):
         """Send what was held."""
 
 
-async def reauthenticate_in_time(conversation: Renewed, link: LoopLink, settings: ClientSettings, clock: Clock) -> None:
+async def reauthenticate_in_time(
+    conversation: RenewedConversation, link: LoopLink, settings: ClientSettings, clock: Clock
+) -> None:
     """Log in again each time, until the task is cancelled. Raises one of `FAILURES`."""
     network = LoopNetwork()
     while link.expires_s < float("inf"):

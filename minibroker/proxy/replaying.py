@@ -17,7 +17,7 @@ from minibroker.client.client_errors import FAILURES
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.opening import negotiate_and_authenticate
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.comparing import Identities, list_differences
+from minibroker.proxy.comparing import ClusterIdentities, list_differences
 from minibroker.proxy.requests import is_answered
 from minibroker.testing.seen.exchange import Exchange
 
@@ -26,7 +26,7 @@ LEAVING: Final = "lost"  # the client did not wait for the answer
 _SIZE: Final = Struct(">i")
 
 
-class Replayed(NamedTuple):
+class ReplayedRequest(NamedTuple):
     """A request that was sent again. `problem` says why there is no answer; without one, `differences` has lines."""
 
     exchange: Exchange
@@ -35,25 +35,27 @@ class Replayed(NamedTuple):
     is_skipped: bool = False
 
 
-class Replay:
+class ExchangeReplay:
     """A replay to the cluster of a client's settings."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._identities = Identities()
+        self._identities = ClusterIdentities()
         self._nodes: Mapping[int, Address] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, RawConnection] = {}
 
-    async def replay_exchanges(self, exchanges: Iterable[Exchange]) -> AsyncIterator[Replayed]:
+    async def replay_exchanges(self, exchanges: Iterable[Exchange]) -> AsyncIterator[ReplayedRequest]:
         """Send all requests, and yield what came of each, in their order. Raises ClientError, OSError."""
         self._nodes = await _fetch_node_addresses(self._settings)
-        running: list[tuple[float, asyncio.Task[Replayed]]] = []  # by the number of the request that waits for it
+        running: list[
+            tuple[float, asyncio.Task[ReplayedRequest]]
+        ] = []  # by the number of the request that waits for it
         try:
             for exchange in sorted(exchanges, key=lambda each: each.number):
                 while running and (before := min(running, key=lambda each: each[0]))[0] <= exchange.number:
                     running.remove(before)
                     yield await before[1]
-                running.append((_get_end_time(exchange), asyncio.create_task(self._replay_exchange(exchange))))
+                running.append((_get_end_time_ms(exchange), asyncio.create_task(self._replay_exchange(exchange))))
                 await asyncio.sleep(0)  # so that its bytes are written before those of the next one
             for _, task in sorted(running, key=lambda each: each[0]):
                 yield await task
@@ -63,14 +65,14 @@ class Replay:
             for line in self._lines.values():
                 line.close()
 
-    async def _replay_exchange(self, exchange: Exchange) -> Replayed:
+    async def _replay_exchange(self, exchange: Exchange) -> ReplayedRequest:
         """Send a request again, and compare its answer."""
         if exchange.api_key in LOGIN:
-            return Replayed(exchange, [], is_skipped=True)
+            return ReplayedRequest(exchange, [], is_skipped=True)
         line = self._lines.get(exchange.connection)
         if line is None:
             address = self._nodes.get(exchange.node_id, self._settings.bootstrap[0])
-            line = self._lines[exchange.connection] = Line(address, self._settings)
+            line = self._lines[exchange.connection] = RawConnection(address, self._settings)
         frame = self._identities.translate_request(exchange)
         expects = exchange.outcome != LEAVING and (
             exchange.api_key != ApiKey.PRODUCE or is_answered(memoryview(frame), exchange.version)
@@ -78,15 +80,15 @@ class Replay:
         try:
             answer = await line.send_and_receive(frame, expects)
         except TimeoutError:
-            return Replayed(exchange, [], f"no answer within {self._settings.request_timeout_ms:,} ms")
+            return ReplayedRequest(exchange, [], f"no answer within {self._settings.request_timeout_ms:,} ms")
         except (*FAILURES, EOFError) as error:
-            return Replayed(exchange, [], str(error) or "the connection was closed")
+            return ReplayedRequest(exchange, [], str(error) or "the connection was closed")
         if not expects or not exchange.answer_bytes:
-            return Replayed(exchange, [])
-        return Replayed(exchange, list_differences(exchange, answer, self._identities))
+            return ReplayedRequest(exchange, [])
+        return ReplayedRequest(exchange, list_differences(exchange, answer, self._identities))
 
 
-class Line:
+class RawConnection:
     """A connection for raw frames, opened with the first one."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
@@ -150,5 +152,5 @@ async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Addres
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 
 
-def _get_end_time(exchange: Exchange) -> float:
+def _get_end_time_ms(exchange: Exchange) -> float:
     return float("inf") if exchange.ended_before is None else exchange.ended_before

@@ -28,36 +28,36 @@ FIRST_VERSIONS: Final[dict[int, int]] = {
 LISTS: Final = ("brokers", "coordinators", "node_endpoints", "nodes")
 
 
-class Shown(NamedTuple):
+class ShownAddress(NamedTuple):
     """The address that clients get for a node."""
 
     host: str
     port: int
 
 
-Show = Callable[[str, int, int], Shown]
+ShowAddress = Callable[[str, int, int], ShownAddress]
 """Returns the proxy's address for a node's host, port and id."""
 
 
-def has_addresses(api_key: int, version: int) -> bool:
+def has_addresses_in_answer(api_key: int, version: int) -> bool:
     """Return whether answers of this API and version may have addresses of nodes."""
     first = FIRST_VERSIONS.get(api_key)
     return first is not None and version >= first
 
 
-class Endpoint(NamedTuple):
+class AnswerEndpoint(NamedTuple):
     """A struct of an answer with a host and a port, and the node's id."""
 
     struct: Any
     node_id: int
 
 
-def list_endpoints(response: Message) -> list[Endpoint]:
+def list_endpoints(response: Message) -> list[AnswerEndpoint]:
     """Return the addresses of nodes in an answer."""
     return [each for each in _iterate_endpoints(response) if each.struct.host and each.struct.port > 0]
 
 
-def rewrite_endpoints(endpoints: list[Endpoint], show: Show) -> None:
+def rewrite_endpoints(endpoints: list[AnswerEndpoint], show: ShowAddress) -> None:
     """Replace the addresses."""
     for struct, node_id in endpoints:
         struct.host, struct.port = show(struct.host, struct.port, node_id)
@@ -77,12 +77,12 @@ def remove_unknown_versions(response: Any) -> bool:
     return found
 
 
-def _iterate_endpoints(response: Any) -> Iterator[Endpoint]:
+def _iterate_endpoints(response: Any) -> Iterator[AnswerEndpoint]:
     """Yield the addresses in an answer, also empty ones."""
     if hasattr(response, "host"):
-        yield Endpoint(response, response.node_id)
+        yield AnswerEndpoint(response, response.node_id)
     for name in LISTS:
         for each in getattr(response, name, ()):
             node_id = each.broker_id if hasattr(each, "broker_id") else each.node_id
             for struct in each.listeners if hasattr(each, "listeners") else (each,):
-                yield Endpoint(struct, node_id)
+                yield AnswerEndpoint(struct, node_id)

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
 from minibroker.broker.process import make_event_of_stop_signals, run_until_exit_code, wait_for_stop_event
-from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
+from minibroker.proxy.exchange_writer import GATHERED_BYTES, ExchangeRecording
 from minibroker.proxy.flows import encode_exchange_in_pieces, encode_file_header
-from minibroker.proxy.pcap_writer import Packets, make_pcap_header
+from minibroker.proxy.pcap_writer import PacketWriter, make_pcap_header
 from minibroker.proxy.proxy import Proxy
 from minibroker.testing.seen.exchange import Exchange
 
 log = logging.getLogger("minibroker.proxy")
 
 
-class Wishes(NamedTuple):
+class ProxyOptions(NamedTuple):
     """The options of a user. Exchanges that `shows` accepts are printed, None stands for none of them."""
 
     announce: Callable[[str], None]
@@ -34,13 +34,13 @@ class Wishes(NamedTuple):
     token: str | None = None
 
 
-def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
+def run_proxy(proxy: Proxy, wishes: ProxyOptions) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError, SettingsError, FaultError, OSError."""
     if wishes.faults is not None:
         proxy.faults.load(wishes.faults)
     with contextlib.ExitStack() as files:
         recordings = _open_recordings(proxy, wishes, files)
-        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _format_exchange_line)
+        printing = None if wishes.shows is None else ExchangeRecording(sys.stdout.buffer, b"", _format_exchange_line)
         if printing is not None:
             files.callback(printing.close)
         if wishes.explorer is None and wishes.control is None:
@@ -55,7 +55,7 @@ def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
             log.warning("%d exchanges are not in the files, which could not be written as fast", left_out)
 
 
-async def _serve_proxy(proxy: Proxy, wishes: Wishes) -> None:
+async def _serve_proxy(proxy: Proxy, wishes: ProxyOptions) -> None:
     stop = make_event_of_stop_signals()
     async with proxy, contextlib.AsyncExitStack() as serving:
         proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
@@ -95,16 +95,16 @@ def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contex
     return serve_application(made, address, asyncio.Event())
 
 
-def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
+def _open_recordings(proxy: Proxy, wishes: ProxyOptions, files: contextlib.ExitStack) -> list[ExchangeRecording]:
     """Return the files to write, created. Raises OSError."""
     recordings = []
     for path, head, format in (
         (wishes.flows, encode_file_header(str(proxy.upstream)), encode_exchange_in_pieces),
-        (wishes.packets, make_pcap_header(), Packets().iterate_packets),
+        (wishes.packets, make_pcap_header(), PacketWriter().iterate_packets),
     ):
         if path is not None:
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
-            recording = Recording(file, head, format)
+            recording = ExchangeRecording(file, head, format)
             files.callback(recording.close)
             recordings.append(recording)
     return recordings
@@ -112,8 +112,8 @@ def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) 
 
 def _make_exchange_listener(
     proxy: Proxy,
-    recordings: list[Recording],
-    printing: Recording | None,
+    recordings: list[ExchangeRecording],
+    printing: ExchangeRecording | None,
     shows: Callable[[Exchange], bool] | None,
 ) -> Callable[[Exchange], None]:
     def tell(exchange: Exchange) -> None:

@@ -11,36 +11,36 @@ import socket
 from typing import Final, Protocol, cast
 
 from minibroker.broker.network.sockets import AT_ONCE, Shared
-from minibroker.proxy.frame_splitting import Splitter
+from minibroker.proxy.frame_splitting import FrameSplitter
 
 READ_BYTES: Final = 256 << 10
 
 
-class Between(Protocol):
+class SideObserver(Protocol):
     """What connects the two sides."""
 
-    def on_connected(self, side: Side) -> None:
+    def on_connected(self, side: ProxySide) -> None:
         """Called when a side is open."""
 
-    def on_end_of_stream(self, side: Side) -> None:
+    def on_end_of_stream(self, side: ProxySide) -> None:
         """Called when a side sends nothing more."""
 
-    def on_lost(self, side: Side, error: Exception | None) -> None:
+    def on_lost(self, side: ProxySide, error: Exception | None) -> None:
         """Called when a side is closed."""
 
 
-class Side(asyncio.BufferedProtocol):
+class ProxySide(asyncio.BufferedProtocol):
     """A socket, and the other side of it. `splitter` takes what it sends."""
 
-    def __init__(self, shared: Shared, between: Between) -> None:
+    def __init__(self, shared: Shared, between: SideObserver) -> None:
         self._scratch = shared.scratch[:READ_BYTES]
         self._between = between
         self._stops: set[str] = set()
         self._transport: asyncio.Transport | None = None
         self._is_tls = False
         self.progress_ms = 0.0  # which the TLS layer sets
-        self.splitter: Splitter
-        self.other: Side
+        self.splitter: FrameSplitter
+        self.other: ProxySide
         self.has_ended = False
 
     # --- as the transport's protocol --------------------------------------------------------------

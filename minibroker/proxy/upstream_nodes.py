@@ -16,8 +16,8 @@ from minibroker.broker.network.authentication_statistics import AuthenticationSt
 from minibroker.broker.network.sockets import Shared
 from minibroker.broker.server import BindError, BoundListener, bind_listener
 from minibroker.client.connection_settings import Address
-from minibroker.proxy.learning import Sessions
-from minibroker.proxy.rewritten_addresses import Shown
+from minibroker.proxy.learning import LearnedFetchSessions
+from minibroker.proxy.rewritten_addresses import ShownAddress
 
 log = logging.getLogger("minibroker.proxy")
 
@@ -27,20 +27,20 @@ EVERYWHERE: Final = ("", "0.0.0.0", "::")
 NAME: Final = "PROXY"  # of the listener, for its settings
 HANDSHAKE_MS: Final = 60_000  # for TLS
 
-Accept = Callable[["Node"], asyncio.BaseProtocol]
+AcceptConnection = Callable[["UpstreamNode"], asyncio.BaseProtocol]
 
 
-class Node:
+class UpstreamNode:
     """A node of the cluster. Its id is -1 until an answer names its address."""
 
     def __init__(self, address: Address, port: int) -> None:
         self.address = address
         self.port = port
         self.node_id = -1
-        self.sessions = Sessions()
+        self.sessions = LearnedFetchSessions()
 
 
-class Listening:
+class ListeningHost:
     """Where the proxy listens, and what clients get as its host.
 
     `settings` are a broker's, of which those with `ssl.` make the listeners use TLS. Raises SettingsError.
@@ -74,18 +74,23 @@ class NoLimits:
     def release_connection(self, connection: Any) -> None: ...
 
 
-class Nodes:
+class UpstreamNodes:
     """All nodes that were seen. The first is the bootstrap server."""
 
     def __init__(
-        self, listening: Listening, upstream: Address, clock: Clock, accept: Accept, loop: asyncio.AbstractEventLoop
+        self,
+        listening: ListeningHost,
+        upstream: Address,
+        clock: Clock,
+        accept: AcceptConnection,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Bind the port of the bootstrap server. Raises BindError, SettingsError."""
         self.shared = Shared(clock)
         self._listening = listening
         self._accept = accept
         self._loop = loop
-        self._nodes: dict[Address, Node] = {}
+        self._nodes: dict[Address, UpstreamNode] = {}
         self._servers: list[asyncio.Server] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._tls: Any = None
@@ -104,20 +109,20 @@ class Nodes:
         while self._starting:
             await asyncio.gather(*self._starting)
 
-    def get_advertised_address(self, host: str, port: int, node_id: int, local_host: str) -> Shown:
+    def get_advertised_address(self, host: str, port: int, node_id: int, local_host: str) -> ShownAddress:
         """Return the address for clients of the node with this address. `local_host` is where the client connected.
 
         Raises BindError if no port can be had.
         """
         node = self.find_or_add_node(Address(host, port))
         node.node_id = node_id
-        return Shown(self.get_advertised_host(local_host), node.port)
+        return ShownAddress(self.get_advertised_host(local_host), node.port)
 
     def get_advertised_host(self, local_host: str) -> str:
         """Return the proxy's host for a client that has connected to this address of it."""
         return self._listening.advertised_host or self._listening.host or local_host
 
-    def find_or_add_node(self, address: Address) -> Node:
+    def find_or_add_node(self, address: Address) -> UpstreamNode:
         """Return the node with this address. A new one gets the next free port. Raises BindError."""
         node = self._nodes.get(address)
         if node is None:
@@ -140,17 +145,17 @@ class Nodes:
                     continue  # somebody else has it
         raise BindError(f"no port behind {first} is free")
 
-    def _make_node(self, address: Address, bound: BoundListener) -> Node:
-        node = self._nodes[address] = Node(address, bound.socket.getsockname()[1])
+    def _make_node(self, address: Address, bound: BoundListener) -> UpstreamNode:
+        node = self._nodes[address] = UpstreamNode(address, bound.socket.getsockname()[1])
         starting = self._loop.create_task(self._serve_node(node, bound))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         return node
 
-    async def _serve_node(self, node: Node, bound: BoundListener) -> None:
+    async def _serve_node(self, node: UpstreamNode, bound: BoundListener) -> None:
         self._servers.append(await self._loop.create_server(lambda: self._make_protocol(node), sock=bound.socket))
 
-    def _make_protocol(self, node: Node) -> asyncio.BaseProtocol:
+    def _make_protocol(self, node: UpstreamNode) -> asyncio.BaseProtocol:
         if self._tls is None:
             return self._accept(node)
         from minibroker.broker.network.tls_layer import TlsLayer

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from minibroker.registry.formats.format_decoding import Framed, Headers, decode, read_schema_id
+from minibroker.registry.formats.format_decoding import FramedData, Headers, decode_framed_data, read_schema_id
 from minibroker.registry.formats.schema import REMEDY, InvalidData, InvalidSchema, ParsedSchema
 from minibroker.registry.state.schema_formats import FORMATS, parse_schema, resolve_references
 from minibroker.registry.state.schema_state import SchemaState
@@ -108,12 +108,12 @@ class GivenDecoder:
 
     def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
         """Return what a key or a value means, whatever its headers say: null is None. Raises DecodingError."""
-        return None if data is None else _decode_data(self._kind, self._schema, Framed(0, data, FIRST_MESSAGE))
+        return None if data is None else _decode_data(self._kind, self._schema, FramedData(0, data, FIRST_MESSAGE))
 
 
-def _decode_data(kind: str, schema: ParsedSchema, record: Framed, seconds: float | None = None) -> Any:
+def _decode_data(kind: str, schema: ParsedSchema, record: FramedData, seconds: float | None = None) -> Any:
     try:
-        return decode(kind, schema, record, seconds)
+        return decode_framed_data(kind, schema, record, seconds)
     except InvalidData as error:
         raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
 

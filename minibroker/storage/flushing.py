@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("minibroker.storage")
 
 # Called when all that was appended before the request is synced, with None, or with the error.
-Waiter = Callable[[KafkaError | None], None]
+FlushWaiter = Callable[[KafkaError | None], None]
 
 
-class Flush(NamedTuple):
+class LogFlush(NamedTuple):
     """The files to sync so that nothing below `end_offset` can be lost. They stay open until then.
 
     `active_base_offset` and `truncation_generation` are those of the log when the flush began. With `whole`, the
@@ -52,7 +52,7 @@ class Flush(NamedTuple):
             self.sync_directory(path)
 
 
-class Flusher:
+class LogFlusher:
     """The flushes of one log. `close` lets go of it, so that a deleted log is freed without a collection of cycles."""
 
     __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_successor", "_waiters", "_next_waiters")
@@ -60,12 +60,12 @@ class Flusher:
     def __init__(self, log: Log, run_aside: RunAside) -> None:
         self._log: Log | None = log
         self._run_aside = run_aside
-        self._on_its_way: Flush | None = None
+        self._on_its_way: LogFlush | None = None
         self._again = False
         self._held = False
-        self._successor: Flusher | None = None
-        self._waiters: list[Waiter] = []
-        self._next_waiters: list[Waiter] = []
+        self._successor: LogFlusher | None = None
+        self._waiters: list[FlushWaiter] = []
+        self._next_waiters: list[FlushWaiter] = []
 
     @property
     def is_needed(self) -> bool:
@@ -76,7 +76,7 @@ class Flusher:
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
         return begun or log.next_offset >= log.flush_at
 
-    def request_flush(self, waiter: Waiter | None = None) -> None:
+    def request_flush(self, waiter: FlushWaiter | None = None) -> None:
         """Sync all that the log contains now, and then call `waiter`."""
         if self._successor is not None:
             self._successor.request_flush(waiter)
@@ -102,7 +102,7 @@ class Flusher:
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
-    def hand_requests_to_successor(self, successor: Flusher) -> None:
+    def hand_requests_to_successor(self, successor: LogFlusher) -> None:
         """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this is held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
@@ -129,7 +129,7 @@ class Flusher:
         self._on_its_way, self._waiters = flush, waiters
         self._run_aside(flush.sync, partial(self._finish_flush, log, flush))
 
-    def _finish_flush(self, log: Log, flush: Flush, error: Exception | None) -> None:
+    def _finish_flush(self, log: Log, flush: LogFlush, error: Exception | None) -> None:
         self._on_its_way = None
         waiters = self._waiters
         failure = log.finish_flush(flush, error)
@@ -138,7 +138,7 @@ class Flusher:
         call_all_waiters(waiters, failure)
 
 
-def _covers_all_appends(flush: Flush, log: Log) -> bool:
+def _covers_all_appends(flush: LogFlush, log: Log) -> bool:
     """Return whether the log has not changed since the flush began."""
     begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
     return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)

@@ -43,7 +43,7 @@ from minibroker.protocol.records.validation import (
     NO_KEY_MESSAGE,
     STAMPED_MESSAGE,
     RecordErrors,
-    Rules,
+    RecordRules,
     check_records_in_steps,
     make_log_append_time_error,
 )
@@ -51,7 +51,7 @@ from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, COMPACT, LogSettings
 
-Validated = tuple[memoryview, tuple[BatchHeader, ...]]
+ValidatedBatches = tuple[memoryview, tuple[BatchHeader, ...]]
 
 FIRST_VERSION_WITH_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_ZSTD: Final = 7
@@ -60,7 +60,7 @@ _ATTEMPTS: Final = 3
 ZSTD: Final = int(Compression.ZSTD)  # a comparison with an enumeration's member takes three times as long
 
 
-class Source(NamedTuple):
+class ProducedRecords(NamedTuple):
     """Produced records: their format, codec and number, and an iterable over them that can be used repeatedly.
 
     `counts_from_0` says that the offsets in a wrapper count from 0; `largest_timestamp` is -1 if no record has one.
@@ -78,7 +78,7 @@ class Source(NamedTuple):
 
 def validate_formats(
     log: Log, records: memoryview, settings: LogSettings, *, api_version: int, now_ms: int
-) -> Steps[Validated]:
+) -> Steps[ValidatedBatches]:
     """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
 
     Raises `KafkaError` as `validate_records` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if
@@ -107,8 +107,8 @@ def validate_formats(
 
 
 def _convert_to_batches(
-    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
-) -> Steps[Validated]:
+    records: memoryview, source: ProducedRecords, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[ValidatedBatches]:
     """Return the bytes and headers to append at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
@@ -122,7 +122,7 @@ def _convert_to_batches(
 # --- reading the produced records ---------------------------------------------------------------
 
 
-def _check_batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[Source]:
+def _check_batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[ProducedRecords]:
     """Check a batch of format 2 for a log of format 0 or 1."""
     header = yield from check_batch_in_steps(records)
     if header.size_bytes != len(records):
@@ -143,10 +143,10 @@ def _check_batch(records: memoryview, settings: LogSettings, api_version: int, n
     largest = yield from check_records_in_steps(
         records, 0, header, make_record_rules(settings, now_ms, any_offsets=True)
     )
-    return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
+    return ProducedRecords(MAGIC, header.compression, header.record_count, _RepeatableRecords(records), False, largest)
 
 
-class _Replayed:
+class _RepeatableRecords:
     """The records of a batch. Each iteration begins again."""
 
     def __init__(self, batch: memoryview) -> None:
@@ -156,7 +156,7 @@ class _Replayed:
         return stream_records(self._batch)
 
 
-def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[Source]:
+def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[ProducedRecords]:
     """Check each message of a set of format 0 or 1."""
     places = []
     for place in iterate_headers_of_set(records):
@@ -175,18 +175,20 @@ def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> 
             raise InvalidRecords("Compressed outer record has more than one batch")
         _check_batch_size(header, settings)
     end, last = places[-1]
-    kept = _Messages(records[: end + last.size_bytes], codec)
-    checking = _Checking(settings, now_ms, kept.timestamp_type)
+    kept = _CheckedMessages(records[: end + last.size_bytes], codec)
+    checking = _MessageCheck(settings, now_ms, kept.timestamp_type)
     for message in kept.iterate_messages():
         if message is None:
             yield
         else:
             checking.check_message(message)
     checking.raise_if_invalid()
-    return Source(magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places)
+    return ProducedRecords(
+        magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places
+    )
 
 
-class _Messages:
+class _CheckedMessages:
     """The messages of a set that have passed `check_message`: those in its only wrapper, or the messages of the set."""
 
     def __init__(self, records: memoryview, codec: int) -> None:
@@ -220,7 +222,7 @@ class _Messages:
                 yield Record(message.offset, message.timestamp, message.key, message.value)  # type: ignore[arg-type]
 
 
-class _Checking:
+class _MessageCheck:
     """Checks single messages, and collects their number and largest timestamp."""
 
     def __init__(self, settings: LogSettings, now_ms: int, wrapper_timestamp_type: int) -> None:
@@ -257,13 +259,13 @@ class _Checking:
                 raise errors.make_error()
 
 
-def make_record_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
+def make_record_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> RecordRules:
     """Return the rules that the records must follow."""
     keys_required = COMPACT in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
-        return Rules(keys_required, any_offsets=any_offsets)
+        return RecordRules(keys_required, any_offsets=any_offsets)
     earliest_ms, latest_ms = settings.get_create_time_range(now_ms)
-    return Rules(keys_required, earliest_ms, latest_ms, any_offsets)
+    return RecordRules(keys_required, earliest_ms, latest_ms, any_offsets)
 
 
 def _check_batch_size(header: BatchHeader, settings: LogSettings) -> None:
@@ -300,8 +302,8 @@ def make_unsupported_zstd_error(api_version: int) -> KafkaError:
 
 
 def _set_message_offsets_in_place(
-    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
-) -> Steps[Validated]:
+    records: memoryview, source: ProducedRecords, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[ValidatedBatches]:
     """Set offsets and times of plain messages in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
@@ -321,8 +323,8 @@ def _set_message_offsets_in_place(
 
 
 def _set_wrapper_offset_and_time(
-    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
-) -> Validated:
+    records: memoryview, source: ProducedRecords, offset: int, settings: LogSettings, now_ms: int
+) -> ValidatedBatches:
     """Set offset and time of a wrapper of format 1 in place. Its compressed content stays as it is."""
     set_message_offset(records, 0, offset + source.record_count - 1)
     if settings.message_timestamp_type == LOG_APPEND_TIME:
@@ -340,8 +342,8 @@ def _set_wrapper_offsets(header: BatchHeader, count: int) -> BatchHeader:
 
 
 def _rewrite_in_log_format(
-    source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int
-) -> Steps[Validated]:
+    source: ProducedRecords, codec: int, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[ValidatedBatches]:
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_records_in_format_in_steps(

@@ -9,15 +9,15 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.files import TOO_MANY_FILES
-from minibroker.storage.flushing import Flush, Flusher, Waiter
+from minibroker.storage.flushing import FlushWaiter, LogFlush, LogFlusher
 from minibroker.storage.log_end import LogEnd
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.pending import Pending
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.removal import remove_files_later
-from minibroker.storage.retention import Extent, list_deletion_reasons
-from minibroker.storage.segment import Finding, Region, Segment
+from minibroker.storage.retention import LogExtent, list_deletion_reasons
+from minibroker.storage.segment import Region, Segment, TimestampSearch
 from minibroker.storage.side_files import LogContents
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Log(LogEnd):
         contents: LogContents,
     ) -> None:
         super().__init__(environment, directory, topic_partition, topic_id, settings, contents)
-        self.flusher = Flusher(self, environment.run_aside)
+        self.flusher = LogFlusher(self, environment.run_aside)
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -86,19 +86,19 @@ class Log(LogEnd):
         except (OSError, CorruptBatch) as error:
             raise self._make_storage_error(f"read offset {offset}", error) from error
 
-    def find_offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
+    def find_offset_for_timestamp_in_steps(self, timestamp: int) -> TimestampSearch:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
         return self._retry_search_if_log_changed(
             f"find timestamp {timestamp}", lambda start: self._segments.find_first_record_at_timestamp(timestamp, start)
         )
 
-    def find_offset_of_max_timestamp_in_steps(self) -> Finding:
+    def find_offset_of_max_timestamp_in_steps(self) -> TimestampSearch:
         """Find the first record with the largest timestamp (KIP-734), or None. The log may change between the steps."""
         return self._retry_search_if_log_changed(
             "find the largest timestamp", self._segments.find_first_of_largest_timestamp
         )
 
-    def _retry_search_if_log_changed(self, what: str, find: Callable[[int], Finding]) -> Finding:
+    def _retry_search_if_log_changed(self, what: str, find: Callable[[int], TimestampSearch]) -> TimestampSearch:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
@@ -115,7 +115,7 @@ class Log(LogEnd):
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         return self._aborted.list_between(start_offset, end_offset)
 
-    def flush_soon(self, waiter: Waiter | None = None) -> None:
+    def flush_soon(self, waiter: FlushWaiter | None = None) -> None:
         """Sync all that was appended, and then call `waiter`, with None or the error."""
         self.flusher.request_flush(waiter)
 
@@ -131,7 +131,7 @@ class Log(LogEnd):
         if flush is not None and (failure := self.finish_flush(flush, run_and_return_error(flush.sync))):
             raise failure
 
-    def begin_flush(self, *, whole: bool = False) -> Flush | None:
+    def begin_flush(self, *, whole: bool = False) -> LogFlush | None:
         """Return what must be synced so that a start after a crash finds all present records; None for nothing.
 
         Such a start rebuilds the indexes of the segment with the recovery point. They are synced only with `whole`.
@@ -149,9 +149,9 @@ class Log(LogEnd):
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         ends = self.log_end_offset, self._active.base_offset
-        return Flush(*ends, self.truncation_generation, whole, files, directories, self._disk.sync_directory)
+        return LogFlush(*ends, self.truncation_generation, whole, files, directories, self._disk.sync_directory)
 
-    def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
+    def finish_flush(self, flush: LogFlush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point after the sync of a flush. Return the error for those who wait, or None.
 
         If the sync has failed (`error`), the log goes offline. But if only a directory could not be opened, as too many
@@ -239,7 +239,7 @@ class Log(LogEnd):
         """Remove the segments that retention expires (`retention.py`), and return how many."""
         self._write_pending_first()
         with self._raise_disk_errors_as_kafka_errors("delete old segments"):
-            extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
+            extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
             reasons = list_deletion_reasons(self.segments, extent, self.settings, self._environment.now_ms())
             for segment, reason in zip(self.segments, reasons, strict=False):
                 logger.info("%s: the segment is deleted, as %s", segment.path, reason.value)

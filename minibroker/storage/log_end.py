@@ -11,18 +11,18 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, set_offset_and_epoch
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
-from minibroker.storage.flushing import Flusher
+from minibroker.storage.flushing import LogFlusher
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, make_segment_name
 from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
 from minibroker.storage.producers.transaction_markers import read_marker
 from minibroker.storage.recovery import failed_sync
 from minibroker.storage.segment import Segment
-from minibroker.storage.segments import Segments
+from minibroker.storage.segments import LogSegments
 from minibroker.storage.side_files import LogContents, SideFiles
 
 if TYPE_CHECKING:
-    from minibroker.protocol.records.validation import Rules
+    from minibroker.protocol.records.validation import RecordRules
 
 logger = logging.getLogger("minibroker.storage.log")
 
@@ -68,7 +68,7 @@ class LogEnd:
         "plain_rules",
     )
 
-    flusher: Flusher
+    flusher: LogFlusher
 
     def __init__(
         self,
@@ -83,7 +83,11 @@ class LogEnd:
         self.topic_id = topic_id
         self.directory = directory
         self.settings = settings
-        self.plain_rules: tuple[int, LogSettings, Rules | None] = 0, settings, None  # when and for what it was made
+        self.plain_rules: tuple[int, LogSettings, RecordRules | None] = (
+            0,
+            settings,
+            None,
+        )  # when and for what it was made
         self.log_start_offset = contents.log_start_offset
         self.log_end_offset = self.high_watermark = contents.log_end_offset
         self.is_watermark_held = False
@@ -95,7 +99,7 @@ class LogEnd:
         self.epochs = contents.epochs
         self._environment = environment
         self._disk = environment.disk
-        self._segments = Segments(contents.segments)
+        self._segments = LogSegments(contents.segments)
         self._set_active_segment(contents.segments[-1])
         self._beside = SideFiles(self._disk, directory, contents)
         self._aborted = contents.aborted

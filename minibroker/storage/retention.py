@@ -22,7 +22,7 @@ from minibroker.storage.log_settings import LogSettings
 DELETE = "delete"
 
 
-class Reason(Enum):
+class DeletionReason(Enum):
     """Why a segment is deleted."""
 
     START = "it lies below the log start offset"
@@ -43,7 +43,7 @@ class AgedSegment(Protocol):
         """Return it in ms since 1970. This may read the file, so it is only called if necessary."""
 
 
-class Extent(NamedTuple):
+class LogExtent(NamedTuple):
     """The offsets of a log that matter for retention."""
 
     log_start_offset: int
@@ -52,21 +52,23 @@ class Extent(NamedTuple):
 
 
 def list_deletion_reasons(
-    segments: Sequence[AgedSegment], extent: Extent, settings: LogSettings, now_ms: int
-) -> list[Reason]:
+    segments: Sequence[AgedSegment], extent: LogExtent, settings: LogSettings, now_ms: int
+) -> list[DeletionReason]:
     """Return a reason for each of the oldest segments to delete. `segments` are oldest first; the last one is active.
 
     Raises what `get_largest_timestamp` raises.
     """
     removable = segments[: _count_removable_segments(segments, extent)]
-    reasons = [Reason.START for _ in _iterate_segments_below_start(segments, extent.log_start_offset)][: len(removable)]
+    reasons = [DeletionReason.START for _ in _iterate_segments_below_start(segments, extent.log_start_offset)][
+        : len(removable)
+    ]
     if DELETE in settings.cleanup_policy:
         reasons += _iterate_size_reasons(segments[len(reasons) :], removable[len(reasons) :], settings.retention_bytes)
         reasons += _iterate_age_reasons(removable[len(reasons) :], now_ms, settings.retention_ms)
     return reasons
 
 
-def _count_removable_segments(segments: Sequence[AgedSegment], extent: Extent) -> int:
+def _count_removable_segments(segments: Sequence[AgedSegment], extent: LogExtent) -> int:
     """Return how many of the segments may be deleted at all."""
     ends = [*(segment.base_offset for segment in segments[1:]), extent.log_end_offset]
     count = sum(end <= extent.high_watermark for end in ends)
@@ -82,7 +84,7 @@ def _iterate_segments_below_start(segments: Sequence[AgedSegment], log_start_off
 
 def _iterate_size_reasons(
     segments: Sequence[AgedSegment], removable: Sequence[AgedSegment], retention_bytes: int
-) -> Iterator[Reason]:
+) -> Iterator[DeletionReason]:
     if retention_bytes < 0:
         return
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
@@ -90,13 +92,13 @@ def _iterate_size_reasons(
         excess_bytes -= segment.size_bytes
         if excess_bytes < 0:
             return
-        yield Reason.SIZE
+        yield DeletionReason.SIZE
 
 
-def _iterate_age_reasons(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[Reason]:
+def _iterate_age_reasons(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[DeletionReason]:
     if retention_ms < 0:
         return
     for segment in removable:
         if now_ms - segment.get_largest_timestamp() <= retention_ms:
             return
-        yield Reason.TIME
+        yield DeletionReason.TIME

@@ -59,7 +59,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-Finding = Steps[TimestampOffset | None]
+TimestampSearch = Steps[TimestampOffset | None]
 
 
 class Segment:
@@ -338,7 +338,7 @@ class Segment:
             end_offset = last_offset + 1
         return end_offset
 
-    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
+    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> TimestampSearch:
         """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
         Batches that are appended or removed meanwhile are ignored.

@@ -9,11 +9,11 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.storage.names import LOG_SUFFIX
-from minibroker.storage.segment import Finding, Region, Segment
+from minibroker.storage.segment import Region, Segment, TimestampSearch
 from minibroker.storage.segment_indexes import NO_TIMESTAMP
 
 
-class Segments:
+class LogSegments:
     """At least one segment. `all` has them oldest first; the last one is active.
 
     `base_offsets` has their base offsets. Methods that read raise `OSError`, `CorruptBatch`.
@@ -91,7 +91,7 @@ class Segments:
             offset = end_offset
         return None
 
-    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
+    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> TimestampSearch:
         """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
         Segments may be added, removed or replaced between the steps. The search goes on with the segment of the offset
@@ -111,7 +111,7 @@ class Segments:
             offset = next_offsets[0]
             yield
 
-    def find_first_of_largest_timestamp(self, start_offset: int) -> Finding:
+    def find_first_of_largest_timestamp(self, start_offset: int) -> TimestampSearch:
         """Find, in steps, the first record with the largest timestamp at or after `start_offset`; None if none has one.
 
         The largest timestamp of the segment of `start_offset` may be that of a record before it.

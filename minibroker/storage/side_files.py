@@ -46,7 +46,7 @@ class SyncedFiles(Protocol):
         """Mark them as synced. The caller syncs what `list_unsynced_paths` has returned."""
 
 
-class Unsynced:
+class UnsyncedFiles:
     """The files in a log's `directory` that may not be synced, of several `owners`.
 
     Before the first flush, unless `names_synced`, and after `mark_directory_unsynced()`, the names in the directory and
@@ -82,7 +82,7 @@ class Unsynced:
         self._names_synced = True
 
 
-class SideFiles(Unsynced):
+class SideFiles(UnsyncedFiles):
     """The files of a log's producers and leader epochs in its `directory`. Methods raise `OSError`."""
 
     __slots__ = ("aborted", "epoch_file", "_epochs", "_producers", "_snapshots")

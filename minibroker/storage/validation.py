@@ -37,7 +37,7 @@ from minibroker.protocol.records.streaming import check_record_sizes
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
-    Rules,
+    RecordRules,
     check_plain_records,
     check_records_in_steps,
     make_log_append_time_error,
@@ -47,7 +47,7 @@ from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
-    Validated,
+    ValidatedBatches,
     make_record_list_too_large_error,
     make_record_rules,
     make_record_too_large_error,
@@ -80,7 +80,7 @@ def accepts_plain_batches(settings: LogSettings) -> bool:
     )
 
 
-def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> Validated | None:
+def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> ValidatedBatches | None:
     """Validate a batch that `is_plain_batch`, as `validate_records` does. Return None if the settings need more."""
     settings = log.settings
     if not accepts_plain_batches(settings):
@@ -94,7 +94,7 @@ def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> Validate
     return records, (_set_timestamps(records, header, settings, largest, now_ms),)
 
 
-def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> Rules:
+def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> RecordRules:
     """Return the rules for plain batches. They are made once a millisecond, as large integers take time."""
     made_ms, made_for, rules = log.plain_rules
     if rules is None or made_ms != now_ms or made_for is not settings:
@@ -103,7 +103,7 @@ def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> Rules:
     return rules
 
 
-def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:
+def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> ValidatedBatches:
     """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
 
     `records` is what a Produce request of `api_version` contains for one partition. For formats 0 and 1 see
@@ -115,7 +115,9 @@ def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms:
     return validated or run_all_steps(validate_records_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
-def validate_records_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Validated]:
+def validate_records_in_steps(
+    log: Log, records: memoryview, *, api_version: int, now_ms: int
+) -> Steps[ValidatedBatches]:
     """Do as `validate_records`, in steps of a few milliseconds at most, by the log's settings at the first step.
 
     The caller must append the result at once, as messages of formats 0 and 1 have their final offsets.

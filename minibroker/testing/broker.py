@@ -12,7 +12,7 @@ from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIEN
 from minibroker.quantities import Duration, format_span, parse_milliseconds
 from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
-from minibroker.testing.loops import Loop, await_blocking, blocking, immediate, shorten_tracebacks
+from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, immediate, shorten_tracebacks
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
@@ -57,7 +57,7 @@ class TestClock:
         self._broker = broker
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the broker's loop. Raises NotRunning."""
         return self._broker.loop
 

@@ -33,7 +33,7 @@ from minibroker.testing.durations import make_duration_converter
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
-Owner = TypeVar("Owner", bound="OnLoop")
+Owner = TypeVar("Owner", bound="VerbsOnLoop")
 
 
 class NotRunning(RuntimeError):
@@ -46,7 +46,7 @@ class NotRunning(RuntimeError):
 EXPECTED = (AssertionError, KafkaError, SettingsError, StartError, ValueError, TypeError, RuntimeError, OSError)
 
 
-class Loop:
+class BrokerLoop:
     """The loop of a broker, and the loop's thread."""
 
     REASON: ClassVar[str]
@@ -120,7 +120,7 @@ class Loop:
         """End the thread, if it is the broker's own."""
 
 
-class LoopThread(Loop):
+class LoopThread(BrokerLoop):
     """An event loop in the broker's own daemon thread."""
 
     REASON = "the broker's own thread cannot wait for the broker"
@@ -138,7 +138,7 @@ class LoopThread(Loop):
         self._thread.join()
 
 
-class CallersLoop(Loop):
+class CallersLoop(BrokerLoop):
     """The running event loop of the caller, which the broker uses."""
 
     REASON = "this broker runs in your own event loop: await the method whose name begins with 'a'"
@@ -150,21 +150,21 @@ class CallersLoop(Loop):
         super().__init__(asyncio.get_running_loop(), threading.current_thread())
 
 
-class OnLoop(Protocol):
+class VerbsOnLoop(Protocol):
     """An object whose verbs run on a broker's loop."""
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the loop. Raises NotRunning."""
 
 
-class Runs:
+class LoopOwner:
     """An object that has a loop while it runs."""
 
-    _loop: Loop | None = None
+    _loop: BrokerLoop | None = None
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return its event loop. Raises NotRunning."""
         if self._loop is None:
             raise NotRunning("the broker is not running: start it, or use it inside of `with Broker() as broker`")
@@ -185,7 +185,7 @@ def shorten_tracebacks(verb: Callable[Arguments, Result]) -> Callable[Arguments,
     return call_verb
 
 
-class Served(Runs):
+class ServedObject(LoopOwner):
     """An object that serves from `start` to `stop`, in a thread of its own or, as a coroutine, in the caller's loop."""
 
     def __enter__(self) -> Self:
@@ -239,7 +239,7 @@ class Served(Runs):
             finally:
                 self._end_loop()
 
-    def _set_loop(self, loop: Loop) -> None:
+    def _set_loop(self, loop: BrokerLoop) -> None:
         """Take the loop. Raises RuntimeError if there is one."""
         raise NotImplementedError
 

@@ -36,7 +36,7 @@ OWN = pytest.StashKey["list[Broker]"]()  # the brokers of the test that runs, in
 LEFT: pytest.StashKey[deque[Ports]] = pytest.StashKey()  # the ports of earlier tests, in the session's stash
 LEFT_PORTS = 64  # each is an open file
 
-Start = Callable[..., "Broker"]
+StartBroker = Callable[..., "Broker"]
 Made = TypeVar("Made")
 
 
@@ -48,9 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     path = config.getoption(REPORT, None)
     if path is not None and not hasattr(config, "workerinput"):  # pytest-xdist's workers write no page
-        from minibroker.testing.reports.html_report import Page
+        from minibroker.testing.reports.html_report import ReportPage
 
-        config.pluginmanager.register(Page(Path(path), SECTION))
+        config.pluginmanager.register(ReportPage(Path(path), SECTION))
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +71,7 @@ def kafka_broker(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
 
 
 @pytest.fixture
-def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Start:
+def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> StartBroker:
     """Return a function that starts a broker with these options for one test. It ends after the test's report."""
     from minibroker.testing import Broker
 
@@ -87,7 +87,7 @@ def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
 
 
 @pytest.fixture
-def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
+def kafka(request: pytest.FixtureRequest, _kafka_start: StartBroker) -> Broker:
     """Return a new broker of the test's own, with the options of the marker `kafka`.
 
     In a test that also uses `kafka_broker`, and has no options, it is that one after a reset.
@@ -145,7 +145,7 @@ def kafka_registry(kafka: Broker) -> RegistryVerbs:
 
 
 @pytest.fixture
-def kafka_cluster(_kafka_start: Start) -> Start:
+def kafka_cluster(_kafka_start: StartBroker) -> StartBroker:
     """Return a function that starts a broker for this test alone: `kafka_cluster(nodes=3)`."""
 
     def cluster(nodes: int = 3, **more: Any) -> Broker:

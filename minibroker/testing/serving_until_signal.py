@@ -15,7 +15,12 @@ from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError, take_inherited_sockets
 from minibroker.broker.monitoring.measuring import bind_metrics_port, serve_metrics
-from minibroker.broker.process import Announce, make_event_of_stop_signals, run_until_exit_code, wait_for_stop_event
+from minibroker.broker.process import (
+    AnnounceListeners,
+    make_event_of_stop_signals,
+    run_until_exit_code,
+    wait_for_stop_event,
+)
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
@@ -24,7 +29,7 @@ from minibroker.testing.embedded.given_settings import suppress_settings_warning
 ANY_PORT = "0"
 
 
-class Wishes(NamedTuple):
+class ServingOptions(NamedTuple):
     """The options of a user for the process."""
 
     control: str | None = None
@@ -42,12 +47,12 @@ class Wishes(NamedTuple):
     until_stdin_closes: bool = False
 
 
-def serve_until_signal(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
+def serve_until_signal(settings: Settings, *, nodes: int, announce: AnnounceListeners, wishes: ServingOptions) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
     return run_until_exit_code(_run_broker(settings, nodes, announce, wishes))
 
 
-async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
+async def _run_broker(settings: Settings, nodes: int, announce: AnnounceListeners, wishes: ServingOptions) -> None:
     inherited = take_inherited_sockets()
     if inherited is not None and inherited.addresses:
         raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
@@ -88,7 +93,7 @@ async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes
         await wait_for_stop_event(stop, listens)
 
 
-def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
+def _make_broker(settings: Settings, nodes: int, wishes: ServingOptions) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
         raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
@@ -108,9 +113,9 @@ def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     # Those of a plain process: what tests want is not what its user has given.
     broker.defaults = {}
     if broker.emulated is not None:
-        from minibroker.testing.emulation.releases import list_settings
+        from minibroker.testing.emulation.releases import list_settings_of_release
 
-        broker.defaults = list_settings(broker.emulated)
+        broker.defaults = list_settings_of_release(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)

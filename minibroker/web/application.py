@@ -9,18 +9,18 @@ from typing import Any
 from urllib.parse import quote
 
 from minibroker.web.guard import Guard
-from minibroker.web.messages import Answer, Refused, Request, make_json_answer, make_redirection
+from minibroker.web.messages import Answer, Request, RequestRefused, make_json_answer, make_redirection
 from minibroker.web.routes import Route
 
 log = logging.getLogger("minibroker.web")
 
-Mistake = Callable[[Exception], "tuple[int, str, str] | None"]
+DescribeMistake = Callable[[Exception], "tuple[int, str, str] | None"]
 
 
 class Application:
     """What answers requests. Only those that the guard lets in are answered, unless a route is for everybody."""
 
-    def __init__(self, routes: Iterable[Route], guard: Guard, mistake: Mistake = lambda _: None) -> None:
+    def __init__(self, routes: Iterable[Route], guard: Guard, mistake: DescribeMistake = lambda _: None) -> None:
         """`mistake` returns status, name and message for an error that is the client's, None for any other."""
         self.routes: list[Route] = []
         self._by_length: defaultdict[int, list[Route]] = defaultdict(list)
@@ -42,7 +42,7 @@ class Application:
             if route.is_guarded:
                 self._guard(request)
             return await route(request)
-        except Refused as error:
+        except RequestRefused as error:
             return make_error_answer(error.status, error.name, error.message, error.headers)
         except Exception as error:
             mistake = self._mistake(error)
@@ -59,14 +59,14 @@ class Application:
         if not routes:
             if self._find_routes_of_path(_toggle_last_slash(request.segments)):
                 return None
-            raise Refused(404, "Not Found")
+            raise RequestRefused(404, "Not Found")
         method = "GET" if request.method == "HEAD" else request.method
         for each in routes:
             if each.method == method:
                 request.variables = _get_variables(each, request.segments)
                 return each
         allowed = dict.fromkeys(each.method for each in routes) | ({"HEAD": None} if routes[0].method == "GET" else {})
-        raise Refused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
+        raise RequestRefused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
 
     def _find_routes_of_path(self, segments: list[str]) -> list[Route]:
         """Return the routes whose paths match: the first, and those of other methods with the same path."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import suppress
 from typing import Any, Final
 
-from minibroker.web.messages import Answer, Refused, Request, make_too_large_error, split_path
+from minibroker.web.messages import Answer, Request, RequestRefused, make_too_large_error, split_path
 
 BODY_SECONDS: Final = 30.0  # until the whole body of a request is there
 STRANGERS_BYTES: Final = 64 << 10  # what is read of a body that nobody wants
@@ -18,7 +18,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Incoming:
+class IncomingBody:
     """The body of a request, which the client may still send."""
 
     def __init__(self, receive: Receive, seconds: float, headers: Mapping[str, str]) -> None:
@@ -35,7 +35,7 @@ class Incoming:
             async with asyncio.timeout(self._seconds):
                 return await self._read_all(most_bytes)
         except TimeoutError:
-            raise Refused(408, f"the body of the request did not arrive in {self._seconds:g} s") from None
+            raise RequestRefused(408, f"the body of the request did not arrive in {self._seconds:g} s") from None
         finally:
             self._is_given_up = not self._is_whole
 
@@ -45,7 +45,7 @@ class Incoming:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "the client is gone")
+                raise RequestRefused(400, "the client is gone")
             parts.append(message.get("body", b""))
             size_bytes += len(parts[-1])
             if size_bytes > most_bytes:
@@ -57,7 +57,7 @@ class Incoming:
     async def is_over(self) -> bool:
         """Return whether nothing of the body is left, after reading a little: clients send it before they listen."""
         if not (self._is_whole or self._is_given_up or self._needs_leave):
-            with suppress(Refused, TimeoutError):
+            with suppress(RequestRefused, TimeoutError):
                 async with asyncio.timeout(STRANGERS_SECONDS):
                     await self._read_all(STRANGERS_BYTES)
         return self._is_whole
@@ -68,7 +68,7 @@ class Incoming:
             pass
 
 
-class Asgi:
+class AsgiApplication:
     """An application as ASGI has it."""
 
     def __init__(self, answer: Callable[[Request], Awaitable[Answer]], body_seconds: float = BODY_SECONDS) -> None:
@@ -77,7 +77,7 @@ class Asgi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         request = make_request(scope)
-        incoming = Incoming(receive, self._body_seconds, request.headers)
+        incoming = IncomingBody(receive, self._body_seconds, request.headers)
         request.rest, request.left = incoming.read, incoming.wait_until_gone
         answer = await self._answer(request)
         is_over = not _has_body(request.headers) or await incoming.is_over()
@@ -111,7 +111,7 @@ def _make_headers(answer: Answer) -> dict[str, str]:
     return found | dict(answer.headers)
 
 
-async def _send_pieces(pieces: AsyncIterator[bytes], incoming: Incoming, send: Send) -> None:
+async def _send_pieces(pieces: AsyncIterator[bytes], incoming: IncomingBody, send: Send) -> None:
     """Send what comes until it ends, or the client leaves."""
 
     async def sent() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from minibroker.addresses import find_refusal
-from minibroker.web.messages import Refused, Request
+from minibroker.web.messages import Request, RequestRefused
 
 
 class Guard:
@@ -26,9 +26,9 @@ class Guard:
         """Raise Refused unless the request is to be answered."""
         refusal = find_refusal(request.headers, is_private=self._wanted is None)
         if refusal is not None:
-            raise Refused(403, f"{refusal}; --control-token lets others in")
+            raise RequestRefused(403, f"{refusal}; --control-token lets others in")
         if self._wanted is None:
             return
         given = request.headers.get("authorization", "").encode("latin-1")  # the bytes that came
         if not secrets.compare_digest(given, self._wanted):
-            raise Refused(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
+            raise RequestRefused(401, "a bearer token is needed", {"www-authenticate": "Bearer"})

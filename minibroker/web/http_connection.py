@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import h11
 
 if TYPE_CHECKING:
-    from minibroker.web.asgi import Asgi
+    from minibroker.web.asgi import AsgiApplication
 
 log = logging.getLogger("minibroker.web")
 
@@ -29,7 +29,7 @@ def _make_head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
     return h11.Response(status_code=status, reason=HTTPStatus(status).phrase.encode(), headers=headers)
 
 
-class Flow:
+class AnswerFlow:
     """Whether an answer may be written on: not while the client reads too slowly."""
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class HttpConnection(asyncio.Protocol):
     """
 
     def __init__(
-        self, application: Asgi, connections: set[HttpConnection], tasks: set[asyncio.Task[None]], most: int
+        self, application: AsgiApplication, connections: set[HttpConnection], tasks: set[asyncio.Task[None]], most: int
     ) -> None:
         self._application, self._connections, self._tasks, self._most = application, connections, tasks, most
         self.parser = h11.Connection(h11.SERVER, HEAD_BYTES)
-        self.flow = Flow()
+        self.flow = AnswerFlow()
         self.transport: asyncio.Transport = cast(Any, None)
-        self.cycle: Cycle | None = None
+        self.cycle: RequestCycle | None = None
         self._is_one_too_many = False
         self._late_bytes: int | None = None  # read behind the last answer
 
@@ -121,7 +121,7 @@ class HttpConnection(asyncio.Protocol):
             return self.refuse_request(503)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
             return self.refuse_request(400)  # a proxy may have read another body (RFC 9112, 6.1)
-        self.cycle = Cycle(self, request)
+        self.cycle = RequestCycle(self, request)
         task = asyncio.get_running_loop().create_task(self.cycle.run(self._application))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -163,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
             self.cycle.stays = False
 
 
-class Cycle:
+class RequestCycle:
     """A request and its answer, as an application of ASGI has them."""
 
     def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
@@ -184,7 +184,7 @@ class Cycle:
         self.stays = True
         self.changed = asyncio.Event()
 
-    async def run(self, application: Asgi) -> None:
+    async def run(self, application: AsgiApplication) -> None:
         """Run the application. Close the connection if it leaves the answer unfinished."""
         try:
             await application(self._scope, self.receive, self.send)

@@ -13,11 +13,11 @@ JSON: Final = "application/json"
 OLD_NAMES: Final = {413: "REQUEST_ENTITY_TOO_LARGE"}  # for which Python 3.13 has another
 MOST_PARAMETERS: Final = 1000  # of a query
 
-Rest = Callable[[int], Awaitable[bytes]]
-Left = Callable[[], Awaitable[None]]
+ReadBody = Callable[[int], Awaitable[bytes]]
+WaitUntilLeft = Callable[[], Awaitable[None]]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is not answered as it wants, but with a status and a line for people."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):
         return OLD_NAMES.get(self.status) or HTTPStatus(self.status).name
 
 
-class NotUnderstood(Refused):
+class NotUnderstood(RequestRefused):
     """A parameter or a body is not as it must be."""
 
     name = "NOT_UNDERSTOOD"
@@ -48,8 +48,8 @@ class Request:
     query_string: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
     body: bytes = b""
-    rest: Rest | None = None  # reads the body, with a limit for its bytes, while a client may still send it
-    left: Left | None = None  # returns when the client is gone
+    rest: ReadBody | None = None  # reads the body, with a limit for its bytes, while a client may still send it
+    left: WaitUntilLeft | None = None  # returns when the client is gone
     variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
 
     @classmethod
@@ -113,6 +113,6 @@ def make_redirection(path: str) -> Answer:
     return Answer(status=307, headers={"location": path})
 
 
-def make_too_large_error(most_bytes: int) -> Refused:
+def make_too_large_error(most_bytes: int) -> RequestRefused:
     """Return the error for a body of more bytes than these."""
-    return Refused(413, f"a request has no more than {most_bytes:,} bytes")
+    return RequestRefused(413, f"a request has no more than {most_bytes:,} bytes")

@@ -34,13 +34,13 @@ MISSING: Final = "Field required"
 SPAN: Final = 'A number and a unit, such as "7 days", "1.5 s", "200 ms". A bare number is one of milliseconds.'
 
 
-class Span(str):
+class TimeSpan(str):
     """A span of time with its unit, for the duration of a method. A bare number is one of ms."""
 
     schema: Final = {"type": "string", "description": SPAN, "examples": ["10 s"]}
 
     @classmethod
-    def read(cls, value: Any) -> Span:
+    def read(cls, value: Any) -> TimeSpan:
         """Return a value of JSON. Raises ValueError."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("must be a duration")
@@ -52,7 +52,7 @@ def convert_value(kind: Any, value: Any) -> Any:
     return kind.read(value)
 
 
-def read_json(data: bytes, kind: Any) -> Any:
+def read_json_as(data: bytes, kind: Any) -> Any:
     """Return a body as a type. Raises NotUnderstood."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=convert_value)
@@ -64,7 +64,7 @@ def read_json(data: bytes, kind: Any) -> Any:
         raise NotUnderstood(_format_mistake("body", str(error), kind, plain)) from None
 
 
-def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
+def read_struct_from_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
     """Return the variables of a path, or the parameters of a query, as a struct. Raises NotUnderstood."""
     try:
         return msgspec.convert(texts, kind, strict=False, dec_hook=convert_value)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, get_args
 from msgspec import Meta
 
 from minibroker.web.messages import Answer, NotUnderstood, Request, make_json_answer
-from minibroker.web.reading import MISSING, read_json, read_texts
+from minibroker.web.reading import MISSING, read_json_as, read_struct_from_texts
 from minibroker.web.signatures import (
     Parameter,
     add_meta,
@@ -148,11 +148,11 @@ class Route:
     async def _read_arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the function."""
         given = _get_values_by_field(
-            read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_type)
+            read_struct_from_texts("path", {name: request.variables[name] for name in self.variables}, self.path_type)
         )
         if self.method in QUERIED:
             return given | self._list_given_arguments(
-                read_texts("query", _take_last_values(request.query), self.query_or_body_type)
+                read_struct_from_texts("query", _take_last_values(request.query), self.query_or_body_type)
             )
         return given if self.query_or_body_type is None else given | await self._read_body(request)
 
@@ -164,7 +164,7 @@ class Route:
             return {}
         if not _is_json(request.headers.get("content-type", "")):
             raise NotUnderstood("body: must be JSON, which its Content-Type says: application/json")
-        found, first = read_json(data, self.query_or_body_type), self.query_or_body_parameters[0]
+        found, first = read_json_as(data, self.query_or_body_type), self.query_or_body_parameters[0]
         if not first.is_whole:
             return self._list_given_arguments(found)
         return found if first.kind == dict[str, Any] and not self.whole else {first.name: found}

@@ -18,7 +18,7 @@ from minibroker.addresses import LOOPBACK, HostPort, bind_address, format_host
 from minibroker.web.stalled_connections import StalledConnections
 
 if TYPE_CHECKING:
-    from minibroker.web.asgi import Asgi
+    from minibroker.web.asgi import AsgiApplication
     from minibroker.web.http_connection import HttpConnection
 
 CONNECTIONS_MAX: Final = 1000
@@ -37,7 +37,7 @@ class Server:
         self._host = address.host
         self._reserved = bind_address(address, listens=False, shared=True)
         self.port: int = self._reserved.getsockname()[1]
-        self._connections: Connections | None = None
+        self._connections: OpenConnections | None = None
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
         self._tls = False
@@ -49,13 +49,13 @@ class Server:
         name = "localhost" if name in ("0.0.0.0", "::", "") else name
         return f"{'https' if self._tls else 'http'}://{format_host(name)}:{self.port}"
 
-    async def start(self, application: Asgi, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, application: AsgiApplication, tls: ssl.SSLContext | None = None) -> None:
         """Serve from now on. Raises OSError, and ImportError without h11."""
-        if is_missing("h11"):
+        if is_library_missing("h11"):
             raise ImportError("h11")
         listening = bind_address(HostPort(self._host, self.port), shared=True)
         self._tls = tls is not None
-        self._connections = connections = Connections(application)
+        self._connections = connections = OpenConnections(application)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(connections.make_protocol, sock=listening, ssl=tls, backlog=BACKLOG)
         loop.call_later(MOMENT_SECONDS, connections.import_late_modules)
@@ -84,7 +84,7 @@ class Server:
         """Release the port, after `stop` or `abort`."""
         self._reserved.close()
 
-    def _stop_listening(self) -> Connections | None:
+    def _stop_listening(self) -> OpenConnections | None:
         connections, self._connections = self._connections, None
         if self._watching is not None:
             self._watching.cancel()
@@ -95,10 +95,10 @@ class Server:
         return connections
 
 
-class Connections:
+class OpenConnections:
     """The connections of a server that listens."""
 
-    def __init__(self, application: Asgi) -> None:
+    def __init__(self, application: AsgiApplication) -> None:
         self.connections: set[HttpConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._application = application
@@ -121,6 +121,6 @@ class Connections:
             answering.cancel()
 
 
-def is_missing(library: str) -> bool:
+def is_library_missing(library: str) -> bool:
     """Return whether a library is not installed, without importing it."""
     return sys.modules.get(library, sys) is None or find_spec(library) is None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args
 import msgspec
 from msgspec import NODEFAULT, Meta
 
-from minibroker.web.reading import Span
+from minibroker.web.reading import TimeSpan
 
 
 class Parameter(NamedTuple):
@@ -60,7 +60,7 @@ def get_return_type(function: Callable[..., Any]) -> Any:
 
 def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
     """Return the type of an annotation, which is a text; durations are as HTTP has them."""
-    return eval(hint, {**names, "Duration": Span}) if isinstance(hint, str) else hint
+    return eval(hint, {**names, "Duration": TimeSpan}) if isinstance(hint, str) else hint
 
 
 def add_meta(kind: Any, meta: Meta) -> Any:

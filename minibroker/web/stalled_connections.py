@@ -15,7 +15,7 @@ from minibroker.named_tuples import NamedTuple
 SWEEPS: Final = 4  # in the time that a connection may be stalled
 
 
-class Progress(NamedTuple):
+class ConnectionProgress(NamedTuple):
     """What changes while a client goes on, and when it was seen first."""
 
     cycle: object
@@ -31,7 +31,7 @@ class StalledConnections:
         self._connections = connections
         self._seconds = seconds
         self._now = now
-        self._seen: dict[Any, Progress] = {}
+        self._seen: dict[Any, ConnectionProgress] = {}
 
     async def cut_stalled_periodically(self) -> None:
         """Cut connections until the task is cancelled."""
@@ -46,7 +46,7 @@ class StalledConnections:
         for connection in list(self._connections):
             if _waits_for_application(connection):
                 continue
-            seen = Progress(connection.cycle, connection.transport.get_write_buffer_size(), now)
+            seen = ConnectionProgress(connection.cycle, connection.transport.get_write_buffer_size(), now)
             known = before.get(connection, seen)
             if known.cycle is seen.cycle and known.unsent_bytes == seen.unsent_bytes:
                 seen = known

@@ -21,7 +21,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import iterate_batches
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 
@@ -67,7 +67,7 @@ def records_in(log: Log) -> Iterator[tuple[Any, ...]]:
         data = region.read()
         for position, header in iterate_batches(data):
             if not header.is_control:
-                for record in iterate_records(data[position : position + header.size_bytes]):
+                for record in iterate_records_of_batch(data[position : position + header.size_bytes]):
                     if record.offset >= log.log_start_offset:
                         headers = tuple(tuple(header) for header in record.headers)
                         epoch = header.partition_leader_epoch

@@ -9,7 +9,7 @@ from minibroker.captures.kafka_streams import find_conversations
 from minibroker.captures.packets import Capture
 from minibroker.captures.tcp_streams import collect_connections
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.pcap_writer import Packets, make_pcap_header
+from minibroker.proxy.pcap_writer import PacketWriter, make_pcap_header
 from minibroker.testing.seen.exchange import Exchange
 from tests.captures.frames import heartbeat, heartbeat_answer
 
@@ -23,7 +23,7 @@ def exchange(number: int, group: str) -> Exchange:
 
 @pytest.mark.parametrize("server", ["10.0.0.2:9092", "[::1]:9092"])
 def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) -> None:
-    packets = Packets()
+    packets = PacketWriter()
     exchanges = [exchange(1, "g"), exchange(2, "g" * 32_767), exchange(3, "g")]
     data = make_pcap_header() + b"".join(piece for each in exchanges for piece in packets.iterate_packets(each, server))
     found = find_conversations(collect_connections(Capture(data).iterate_segments()))

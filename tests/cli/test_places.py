@@ -11,7 +11,7 @@ import pytest
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.places import (
-    Where,
+    PartitionPlace,
     find_offsets_at,
     limit_offset_to_log,
     list_partitions,
@@ -53,20 +53,20 @@ def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
 @for_each(
     ("text", "where"),
     [
-        ("earliest", Where("earliest")),
-        ("beginning", Where("earliest")),
-        ("end", Where("latest")),
-        ("42", Where("offset", 42)),
-        ("-42", Where("back", 42)),
-        ("1970-01-01T00:00:01Z", Where("time", 1000)),
-        ("2026-01-31T12:00:00.5+01:00", Where("time", 1_769_857_200_500)),
-        ("2026-01-31", Where("time", int(datetime(2026, 1, 31).timestamp() * 1000))),
-        ("@1769857200500", Where("time", 1_769_857_200_500)),
-        ("3=42", Where("offset", 42, 3)),
-        ("0=1970-01-01T00:00:01Z", Where("time", 1000, 0)),
+        ("earliest", PartitionPlace("earliest")),
+        ("beginning", PartitionPlace("earliest")),
+        ("end", PartitionPlace("latest")),
+        ("42", PartitionPlace("offset", 42)),
+        ("-42", PartitionPlace("back", 42)),
+        ("1970-01-01T00:00:01Z", PartitionPlace("time", 1000)),
+        ("2026-01-31T12:00:00.5+01:00", PartitionPlace("time", 1_769_857_200_500)),
+        ("2026-01-31", PartitionPlace("time", int(datetime(2026, 1, 31).timestamp() * 1000))),
+        ("@1769857200500", PartitionPlace("time", 1_769_857_200_500)),
+        ("3=42", PartitionPlace("offset", 42, 3)),
+        ("0=1970-01-01T00:00:01Z", PartitionPlace("time", 1000, 0)),
     ],
 )
-def test_a_position_is_parsed_as_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
+def test_a_position_is_parsed_as_a_keyword_an_offset_or_a_time(text: str, where: PartitionPlace) -> None:
     assert parse_offset_or_time(text) == where
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.testing.embedded.certificates import Authority
+from minibroker.testing.embedded.certificates import CertificateAuthority
 from tests.broker.harness import frame_of
 from tests.running import PATIENCE_S, environment_for_broker, running_broker, serve_command
 
@@ -183,7 +183,7 @@ def test_metrics_are_served_at_the_printed_address(tmp_path: Path) -> None:
 
 
 def test_metrics_are_served_with_the_certificate_of_a_listener(tmp_path: Path) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     own = authority.issue_certificate("broker", ("127.0.0.1",))
     stores = {"type": "PEM", "key": own.key, "certificate.chain": own.certificate}
     settings = [f"ssl.keystore.{name}={text}" for name, text in stores.items()]

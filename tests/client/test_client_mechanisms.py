@@ -7,7 +7,7 @@ import pytest
 from minibroker.client import client_mechanisms
 from minibroker.client.client_errors import AuthenticationFailed
 from minibroker.client.client_mechanisms import (
-    Exchange,
+    MechanismExchange,
     authenticate_by_oauthbearer,
     authenticate_by_plain,
     authenticate_by_scram,
@@ -38,7 +38,7 @@ RFC_7677 = (
 NONCE, (_, SERVER_FIRST, CLIENT_FINAL, SERVER_FINAL) = RFC_7677[1], RFC_7677[2]
 
 
-def says(exchange: Exchange, answer: str | bytes) -> bytes | None:
+def says(exchange: MechanismExchange, answer: str | bytes) -> bytes | None:
     """Answer the client, and return what it says then; None if it is content."""
     try:
         return exchange.send(answer if isinstance(answer, bytes) else answer.encode())
@@ -46,7 +46,7 @@ def says(exchange: Exchange, answer: str | bytes) -> bytes | None:
         return None
 
 
-def begun() -> Exchange:
+def begun() -> MechanismExchange:
     exchange = authenticate_by_scram("sha256", "user", "pencil", NONCE)
     next(exchange)
     return exchange

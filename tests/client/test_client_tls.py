@@ -175,5 +175,5 @@ def test_invalid_tls_settings_are_rejected(settings: dict[str, str], message: st
 
 def test_unused_tls_settings_are_accepted() -> None:
     settings = {**TRUST, "linger.ms": "5"}
-    assert make_tls_context(settings, wanted=False) is None
+    assert make_tls_context(settings, is_required=False) is None
     assert settings == {"linger.ms": "5"}

@@ -16,7 +16,7 @@ import pytest
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import ClientError, Reaction, choose_reaction
+from minibroker.client.client_errors import ClientError, ErrorReaction, choose_reaction
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.protocol.apis import ApiKey
@@ -136,10 +136,10 @@ def test_a_silent_broker_causes_a_timeout(asynchronous: bool) -> None:
 
 
 def test_the_reaction_to_each_error_code_is_that_of_javas_client() -> None:
-    assert choose_reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is Reaction.FIND_LEADER
-    assert choose_reaction(ErrorCode.NOT_COORDINATOR) is Reaction.FIND_COORDINATOR
-    assert choose_reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Reaction.RETRY
-    assert choose_reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is choose_reaction(4711) is Reaction.FATAL
+    assert choose_reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorReaction.FIND_LEADER
+    assert choose_reaction(ErrorCode.NOT_COORDINATOR) is ErrorReaction.FIND_COORDINATOR
+    assert choose_reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is ErrorReaction.RETRY
+    assert choose_reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is choose_reaction(4711) is ErrorReaction.FATAL
 
 
 def test_a_moved_coordinator_is_looked_up_again() -> None:

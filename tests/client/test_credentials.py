@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
-from minibroker.client.connection_settings import ClientSettings, Settings
+from minibroker.client.connection_settings import ClientSettings, RemainingSettings
 from minibroker.client.credentials import LoginModule, parse_login_module, pop_credentials
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -85,12 +85,12 @@ def test_malformed_login_modules_are_rejected(text: str, message: str) -> None:
 )
 def test_invalid_credentials_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        pop_credentials(dict(settings), wanted=True)
+        pop_credentials(dict(settings), is_required=True)
 
 
 def test_credential_settings_are_consumed_even_if_unused() -> None:
     settings = {"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b", "linger.ms": "5"}
-    assert pop_credentials(settings, wanted=False) is None
+    assert pop_credentials(settings, is_required=False) is None
     assert settings == {"linger.ms": "5"}
 
 
@@ -169,6 +169,6 @@ def test_librdkafkas_unsecured_token_is_accepted() -> None:
 
 def test_no_secret_is_in_a_repr() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
-    assert "s3cret" not in repr(Settings(settings)) and "sasl.password" in repr(Settings(settings))
-    assert "s3cret" not in repr(pop_credentials(settings, wanted=True))
+    assert "s3cret" not in repr(RemainingSettings(settings)) and "sasl.password" in repr(RemainingSettings(settings))
+    assert "s3cret" not in repr(pop_credentials(settings, is_required=True))
     assert "s3cret" not in repr(parse_login_module(f"{PLAIN} required username=alice password=s3cret;"))

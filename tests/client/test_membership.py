@@ -11,7 +11,7 @@ from minibroker.client import membership
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.client.membership import Membership, assign_ranges
+from minibroker.client.membership import GroupMembership, assign_ranges
 from minibroker.testing import Broker
 
 BOTH = [("t", 0), ("t", 1)]
@@ -34,17 +34,17 @@ def test_each_member_gets_a_range_of_each_topic() -> None:
 
 
 def test_a_single_member_gets_all_partitions_and_commits_its_offsets(client: Client) -> None:
-    member = Membership(client, "g", ["t"])
+    member = GroupMembership(client, "g", ["t"])
     assert member.join() == BOTH
     assert member.committed(BOTH) == {}
     member.commit({("t", 1): 7})
     assert member.committed(BOTH) == {("t", 1): 7}
     member.leave()
-    assert Membership(client, "g", ["t"]).committed(BOTH) == {("t", 1): 7}
+    assert GroupMembership(client, "g", ["t"]).committed(BOTH) == {("t", 1): 7}
 
 
 def test_an_expired_member_rejoins(client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Membership(client, "g", ["t"])
+    member = GroupMembership(client, "g", ["t"])
     member.join()
     assert member.is_current()  # a heartbeat is not due yet
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
@@ -60,7 +60,7 @@ def test_our_member_shares_partitions_with_members_of_another_client(
     client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
-    member = Membership(client, "g", ["t"])
+    member = GroupMembership(client, "g", ["t"])
     member.join()
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"}
     with Consumer({**settings, "partition.assignment.strategy": "range"}) as other:
@@ -75,7 +75,7 @@ def test_our_member_shares_partitions_with_members_of_another_client(
 
 
 def test_a_rejected_join_raises_an_error(client: Client, kafka: Broker) -> None:
-    member = Membership(client, "g", ["t"])
+    member = GroupMembership(client, "g", ["t"])
     kafka.faults.add(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
     with pytest.raises(ClientError, match="group g: GROUP_AUTHORIZATION_FAILED"):
         member.join()

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.client.record_fetching import Reader, read_last_records
+from minibroker.client.record_fetching import RecordReader, read_last_records
 from minibroker.testing import Broker
 
 
@@ -16,7 +16,7 @@ def client_of(broker: Broker) -> Client:
     return Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "5000"}))
 
 
-def values(reader: Reader) -> list[bytes | None]:
+def values(reader: RecordReader) -> list[bytes | None]:
     """All values up to the end."""
     found = []
     while not reader.is_at_end:
@@ -37,12 +37,12 @@ def test_records_of_aborted_and_open_transactions_are_omitted(kafka: Broker) -> 
         if ended is not None:
             ended()
     with client_of(kafka) as client:
-        assert values(Reader(client, {("t", 0): 0})) == [b"beside a", b"b", b"beside b"]
+        assert values(RecordReader(client, {("t", 0): 0})) == [b"beside a", b"b", b"beside b"]
         everything = [b"a", b"beside a", b"b", b"beside b", b"c", b"beside c"]
-        assert values(Reader(client, {("t", 0): 0}, read_committed=False)) == everything
+        assert values(RecordReader(client, {("t", 0): 0}, read_committed=False)) == everything
     producer.abort_transaction()
     with client_of(kafka) as client:
-        assert values(Reader(client, {("t", 0): 0})) == [b"beside a", b"b", b"beside b", b"beside c"]
+        assert values(RecordReader(client, {("t", 0): 0})) == [b"beside a", b"b", b"beside b", b"beside c"]
 
 
 def test_reading_can_start_within_a_batch(kafka: Broker) -> None:
@@ -51,7 +51,7 @@ def test_reading_can_start_within_a_batch(kafka: Broker) -> None:
         with_batch.produce("t", value, partition=0)
     with_batch.flush()
     with client_of(kafka) as client:
-        reader = Reader(client, {("t", 0): 1})
+        reader = RecordReader(client, {("t", 0): 1})
         assert values(reader) == [b"b", b"c"]
         kafka.produce("t", b"d")
         assert [each.record.value for each in reader.poll(1000)] == [b"d"]
@@ -61,9 +61,9 @@ def test_a_reader_finds_a_moved_leader_and_reports_a_missing_offset(kafka: Broke
     kafka.produce("t", b"a")
     kafka.faults.add(api="Fetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     with client_of(kafka) as client:
-        assert values(Reader(client, {("t", 0): 0})) == [b"a"]
+        assert values(RecordReader(client, {("t", 0): 0})) == [b"a"]
         with pytest.raises(ClientError, match="reading t-0 at 9: OFFSET_OUT_OF_RANGE"):
-            list(Reader(client, {("t", 0): 9}).poll(0))
+            list(RecordReader(client, {("t", 0): 9}).poll(0))
 
 
 def numbered(kafka: Broker, count: int, partition: int = 0) -> None:
@@ -76,7 +76,7 @@ def test_a_reader_with_end_offsets_stops_there(kafka: Broker) -> None:
     for partition in range(3):
         numbered(kafka, 4, partition)
     with client_of(kafka) as client:
-        reader = Reader(client, {("t", 0): 1, ("t", 1): 2, ("t", 2): 4}, {("t", 0): 3, ("t", 1): 2})
+        reader = RecordReader(client, {("t", 0): 1, ("t", 1): 2, ("t", 2): 4}, {("t", 0): 3, ("t", 1): 2})
         found = [(each.partition[1], each.record.offset) for each in reader.poll(0)]
         for partition in range(3):
             kafka.produce("t", b"later", partition=partition)
@@ -89,7 +89,7 @@ def test_a_partition_can_be_added_to_a_reader(kafka: Broker) -> None:
     kafka.create_topic("t", partitions=2)
     numbered(kafka, 1, 1)
     with client_of(kafka) as client:
-        reader = Reader(client, {("t", 0): 0})
+        reader = RecordReader(client, {("t", 0): 0})
         assert values(reader) == []
         reader.add_partitions({("t", 1): 0})
         assert values(reader) == [b"0"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from minibroker.broker.upkeep.cleaner import Cleaner
+from minibroker.broker.upkeep.cleaner import LogCleaner
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
@@ -153,7 +153,7 @@ def _commit(harness: Harness, offset: int) -> None:
 
 def _compact(harness: Harness) -> None:
     aside = Aside()
-    cleaner = Cleaner(harness.cluster, aside.take, lambda seconds: harness.clock.advance(seconds * 1000))
+    cleaner = LogCleaner(harness.cluster, aside.take, lambda seconds: harness.clock.advance(seconds * 1000))
     cleaner.start_checks()
     harness.clock.advance(0)
     while aside.jobs:

@@ -12,7 +12,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.records.batch import HEADER_BYTES, check_batch, read_header
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness
 
@@ -155,7 +155,7 @@ def _take(contents: Contents, data: bytes, offset: int, aborted: Any) -> int:
         header = read_header(data, position)
         try:
             check_batch(data, position)
-            found = list(iterate_records(data[position : position + header.size_bytes]))
+            found = list(iterate_records_of_batch(data[position : position + header.size_bytes]))
         except (KafkaError, CorruptBatch):
             contents.errors.update(
                 dict.fromkeys(range(next_offset, max(header.next_offset, next_offset + 1)), "client")

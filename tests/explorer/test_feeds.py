@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from minibroker.explorer.answers_in_threads import LARGE_BYTES
-from minibroker.explorer.feeds import COLUMNS, Feed
+from minibroker.explorer.feeds import COLUMNS, FrameFeed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -39,7 +39,7 @@ def threads_that_name(threads: set[threading.Thread]) -> NameOf:
 @pytest.mark.parametrize(("topics", "is_aside"), [(10, False), (LARGE_BYTES, True)])
 async def test_large_frames_are_decoded_in_a_thread(topics: int, is_aside: bool) -> None:
     threads: set[threading.Thread] = set()
-    portion = await Feed(SavedFrames([metadata(topics)]), threads_that_name(threads)).take_next_portion()
+    portion = await FrameFeed(SavedFrames([metadata(topics)]), threads_that_name(threads)).take_next_portion()
     assert portion is not None
     row = dict(zip(COLUMNS, portion["rows"][0], strict=True))
     assert len(row["topics"]) == min(topics, 20)

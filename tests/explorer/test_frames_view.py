@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from minibroker.explorer.copies import make_copyable_texts
 from minibroker.explorer.effects import list_effects
-from minibroker.explorer.feeds import COLUMNS, Feed
+from minibroker.explorer.feeds import COLUMNS, FrameFeed
 from minibroker.explorer.frames_view import list_filter_words
 from minibroker.explorer.page_files import FOLDER
 from minibroker.protocol.apis import ApiKey
@@ -45,7 +45,7 @@ def rows_until(broker: Broker, api: str, outcome: str = "answered", after: int =
     raise AssertionError("the stream ended")
 
 
-def portion(broker: Broker, feed: Feed) -> Any:
+def portion(broker: Broker, feed: FrameFeed) -> Any:
     return broker.loop.run_on_loop(feed.take_next_portion())
 
 
@@ -60,7 +60,7 @@ def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
 def test_a_delayed_request_is_sent_again_once_it_is_answered(explored: Broker) -> None:
     explored.create_topic("orders")
     config = {"bootstrap.servers": explored.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
-    feed = Feed(explored.journal, lambda _: None, explored.journal.seen)
+    feed = FrameFeed(explored.journal, lambda _: None, explored.journal.seen)
     consumer = Consumer(config)
     try:
         consumer.subscribe(["orders"])

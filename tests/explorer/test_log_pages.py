@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.explorer import log_pages
 from minibroker.explorer.log_pages import BATCH_BYTES
-from minibroker.explorer.trying import Composed, encode_composed_request
+from minibroker.explorer.trying import ComposedRequest, encode_composed_request
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
@@ -32,7 +32,7 @@ def bomb(*records: Record, codec: Compression = Compression.ZSTD) -> bytes:
 def append(broker: Broker, batch: bytes) -> None:
     partition = {"index": 0, "records": f"hex:{batch.hex()}"}
     fields = {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [partition]}]}
-    frame = encode_composed_request(Composed(api="Produce", version=9, fields=fields), 0)
+    frame = encode_composed_request(ComposedRequest(api="Produce", version=9, fields=fields), 0)
     assert "NONE" in json.dumps(ask(broker, "try/send", "POST", {"hex": frame.hex()}))
 
 
@@ -112,7 +112,7 @@ def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> 
 @pytest.mark.parametrize("payload", [b"", b"\x10", b"\xff" * 20, b"\x02\0\0\0\7", b"\x20\0\0\0\x0eabc"])
 def test_a_corrupt_batch_is_not_saved(payload: bytes) -> None:
     with pytest.raises(CorruptBatch):
-        log_pages._Stream(iter([payload])).read_key_or_value(2, 0, is_key=False)
+        log_pages._DecompressedStream(iter([payload])).read_key_or_value(2, 0, is_key=False)
 
 
 def test_a_large_batch_is_not_damage_and_not_read_completely(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from minibroker.explorer.feeds import COLUMNS, Feed
+from minibroker.explorer.feeds import COLUMNS, FrameFeed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy import exploring
@@ -39,7 +39,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(frames: SavedFrames) -> Iterator[dict[str, Any]]:
-    feed = Feed(frames, lambda _: None)
+    feed = FrameFeed(frames, lambda _: None)
     while (portion := asyncio.run(feed.take_next_portion())) is not None:
         yield from (dict(zip(COLUMNS, values, strict=True)) for values in portion["rows"])
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 from confluent_kafka import Producer
 
-from minibroker.explorer.log_pages import Wanted, find_records, get_full_size
+from minibroker.explorer.log_pages import RecordQuery, find_records, get_full_size
 from minibroker.explorer.topics_view import find_partition
 from minibroker.testing import Broker
 from tests.explorer.asking import ask, page
@@ -123,7 +123,7 @@ def test_transactions_are_marked(explored: Broker) -> None:
 async def test_a_page_of_large_records_does_not_keep_them_completely(explored: Broker) -> None:
     await explored.aproduce("orders", *["x" * 400_000] * 2)
     partition = explored.call_on_loop(lambda: find_partition(explored, "orders", 0))
-    found = (await find_records(partition, Wanted(0, 10, most_bytes=2_000))).records
+    found = (await find_records(partition, RecordQuery(0, 10, most_bytes=2_000))).records
     assert [len(each.value or b"") for each in found] == [2_000] * 2
     assert [get_full_size(each.value or b"") for each in found] == [400_000] * 2
 

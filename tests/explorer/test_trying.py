@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.trees import make_tree_of_parts
-from minibroker.explorer.trying import Composed, _Form, encode_composed_request
+from minibroker.explorer.trying import ComposedRequest, _RequestForm, encode_composed_request
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.explaining.messages import explain_request
 from minibroker.testing import Broker
@@ -36,21 +36,21 @@ def produced(records: str) -> dict[str, Any]:
 def test_the_form_of_each_request_starts_with_valid_values(key: ApiKey) -> None:
     message = get_request_class(key)
     for version in SERVED[key].versions:
-        values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).choose_values(
-            message
-        )
-        frame = encode_composed_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
+        values = _RequestForm(
+            version, version in message.flexible, message.versions[-1], "orders", bytes(16)
+        ).choose_values(message)
+        frame = encode_composed_request(ComposedRequest(api=get_api_name(key), version=version, fields=values), 0)
         assert list(explain_request(frame).iterate_problems()) == []
 
 
 def test_a_requested_topic_has_a_name_and_no_id() -> None:
-    form = _Form(12, True, 13, "orders", b"i" * 16).describe_fields(get_request_class(ApiKey.METADATA))
+    form = _RequestForm(12, True, 13, "orders", b"i" * 16).describe_fields(get_request_class(ApiKey.METADATA))
     (topics,) = (field for field in form if field["name"] == "topics")
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
 def test_a_new_config_has_no_topic_name() -> None:
-    form = _Form(7, True, 7, "orders", bytes(16)).describe_fields(get_request_class(ApiKey.CREATE_TOPICS))
+    form = _RequestForm(7, True, 7, "orders", bytes(16)).describe_fields(get_request_class(ApiKey.CREATE_TOPICS))
     (topics,) = (field for field in form if field["name"] == "topics")
     (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
     assert configs["item"]["blank"] == {"name": "", "value": None}

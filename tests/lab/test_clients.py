@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from minibroker.lab import clients as lab_clients
-from minibroker.lab.clients import MOST_CLIENTS, Clients, LabClient, State
+from minibroker.lab.clients import MOST_CLIENTS, ClientState, LabClient, LabClients
 from minibroker.lab.lab_routes import KINDS
 from minibroker.testing import Broker
 
@@ -40,8 +40,8 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def clients(broker: Broker) -> AsyncIterator[Clients]:
-    clients = Clients(lambda: broker.bootstrap_servers, KINDS)
+async def clients(broker: Broker) -> AsyncIterator[LabClients]:
+    clients = LabClients(lambda: broker.bootstrap_servers, KINDS)
     yield clients
     clients.remove_all()
 
@@ -49,7 +49,7 @@ async def clients(broker: Broker) -> AsyncIterator[Clients]:
 async def until(client: LabClient, is_so: Callable[[LabClient], bool]) -> None:
     """Wait until something holds for a client; the test's own timeout bounds it."""
     while not is_so(client):
-        assert client.state is not State.FAILED, client.said
+        assert client.state is not ClientState.FAILED, client.said
         Changes.event.clear()
         await Changes.event.wait()
 
@@ -59,21 +59,21 @@ def reads(*partitions: int) -> Callable[[LabClient], bool]:
     return lambda client: re.findall(r"(\d+) at", client.said) == [str(each) for each in partitions]
 
 
-async def test_a_producer_writes_to_all_partitions_in_turn(broker: Broker, clients: Clients) -> None:
+async def test_a_producer_writes_to_all_partitions_in_turn(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("producer", "orders")
     records = await broker.aexpect("orders", 4)
     assert {record.partition for record in records} == {0, 1}
     await producer.stop()
-    assert producer.state is State.STOPPED
+    assert producer.state is ClientState.STOPPED
     assert clients.describe_all()[0]["count"] == len(broker.records("orders"))
 
 
-async def test_a_client_creates_a_missing_topic(broker: Broker, clients: Clients) -> None:
+async def test_a_client_creates_a_missing_topic(broker: Broker, clients: LabClients) -> None:
     clients.add("producer", "new")
     await broker.aexpect("new", 1)
 
 
-async def test_consumers_share_partitions_and_commit(broker: Broker, clients: Clients) -> None:
+async def test_consumers_share_partitions_and_commit(broker: Broker, clients: LabClients) -> None:
     clients.add("producer", "orders")
     first = clients.add("consumer", "orders", "readers")
     await until(first, lambda each: each.count >= 3)
@@ -85,33 +85,33 @@ async def test_consumers_share_partitions_and_commit(broker: Broker, clients: Cl
     assert broker.committed("readers")
 
 
-async def test_a_consumer_retries_to_join_until_the_group_accepts_it(broker: Broker, clients: Clients) -> None:
+async def test_a_consumer_retries_to_join_until_the_group_accepts_it(broker: Broker, clients: LabClients) -> None:
     fault = broker.faults.add(api="JoinGroup", error="UNKNOWN_MEMBER_ID", times=600)
     client = clients.add("consumer", "orders", "readers")
     await until(client, reads(0, 1))
     assert fault.hits == 600
 
 
-async def test_a_killed_consumer_is_removed_when_its_session_expires(broker: Broker, clients: Clients) -> None:
+async def test_a_killed_consumer_is_removed_when_its_session_expires(broker: Broker, clients: LabClients) -> None:
     first = clients.add("consumer", "orders", "readers")
     await until(first, reads(0, 1))
     first.kill()
     second = clients.add("consumer", "orders", "readers")
     await until(second, lambda each: each.said == "joins the group")
-    assert first.state is State.KILLED
+    assert first.state is ClientState.KILLED
     await broker.clock.aadvance("11 s")
     await until(second, reads(0, 1))
 
 
-async def test_transactions_are_committed_and_every_fourth_is_aborted(broker: Broker, clients: Clients) -> None:
+async def test_transactions_are_committed_and_every_fourth_is_aborted(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("transactional-producer", "orders", "payments")
     await until(producer, lambda each: "transaction 4 is aborted" in each.said)
     await producer.stop()
-    assert producer.state is State.STOPPED
+    assert producer.state is ClientState.STOPPED
     assert broker.transaction_state("payments") in ("CompleteAbort", "CompleteCommit")
 
 
-async def test_a_stopped_producer_aborts_its_transaction(broker: Broker, clients: Clients) -> None:
+async def test_a_stopped_producer_aborts_its_transaction(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("transactional-producer", "orders", "payments")
     await until(producer, lambda each: each.count == 2)
     await producer.stop()
@@ -119,7 +119,7 @@ async def test_a_stopped_producer_aborts_its_transaction(broker: Broker, clients
     assert producer.said == "transaction 1 is aborted, epoch 0"
 
 
-async def test_a_consumer_counts_committed_records_only(broker: Broker, clients: Clients) -> None:
+async def test_a_consumer_counts_committed_records_only(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("transactional-producer", "orders", "payments")
     await until(producer, lambda each: "transaction 4 is aborted" in each.said)
     await producer.stop()
@@ -130,7 +130,7 @@ async def test_a_consumer_counts_committed_records_only(broker: Broker, clients:
 
 
 async def test_a_consumer_starts_at_the_committed_offset_and_leaves_its_group_when_stopped(
-    broker: Broker, clients: Clients
+    broker: Broker, clients: LabClients
 ) -> None:
     broker.journal.on()
     await broker.aproduce("orders", "tea", partition=0)
@@ -144,7 +144,7 @@ async def test_a_consumer_starts_at_the_committed_offset_and_leaves_its_group_wh
     assert "0 at 1" in second.said
 
 
-async def test_a_killed_producer_writes_no_more(clients: Clients) -> None:
+async def test_a_killed_producer_writes_no_more(clients: LabClients) -> None:
     first = clients.add("producer", "orders")
     await until(first, lambda each: each.count > 0)
     first.kill()
@@ -154,16 +154,16 @@ async def test_a_killed_producer_writes_no_more(clients: Clients) -> None:
     assert first.count == killed_at
 
 
-async def test_a_second_producer_fences_the_first(broker: Broker, clients: Clients) -> None:
+async def test_a_second_producer_fences_the_first(broker: Broker, clients: LabClients) -> None:
     first = clients.add("transactional-producer", "orders", "payments")
     await until(first, lambda each: each.count > 0)
     second = clients.add("transactional-producer", "orders", "payments")
-    await until(first, lambda each: each.state is State.FAILED)
+    await until(first, lambda each: each.state is ClientState.FAILED)
     assert "INVALID_PRODUCER_EPOCH" in first.said or "PRODUCER_FENCED" in first.said
     await until(second, lambda each: each.count > 0)
 
 
-async def test_clients_reconnect_to_a_restarted_broker(broker: Broker, clients: Clients) -> None:
+async def test_clients_reconnect_to_a_restarted_broker(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("producer", "orders")
     consumer = clients.add("consumer", "orders", "readers")
     await until(consumer, lambda each: each.count > 0)
@@ -173,7 +173,7 @@ async def test_clients_reconnect_to_a_restarted_broker(broker: Broker, clients: 
     await until(consumer, lambda each: each.count > before[1])
 
 
-async def test_a_stopped_client_starts_again(broker: Broker, clients: Clients) -> None:
+async def test_a_stopped_client_starts_again(broker: Broker, clients: LabClients) -> None:
     producer = clients.add("producer", "orders")
     await until(producer, lambda each: each.count > 0)
     await producer.stop()
@@ -182,7 +182,7 @@ async def test_a_stopped_client_starts_again(broker: Broker, clients: Clients) -
     await until(producer, lambda each: each.count > before)
 
 
-async def test_clients_of_unknown_kind_without_topic_or_over_the_limit_are_rejected(clients: Clients) -> None:
+async def test_clients_of_unknown_kind_without_topic_or_over_the_limit_are_rejected(clients: LabClients) -> None:
     with pytest.raises(LookupError, match="there is no client of the kind cat"):
         clients.add("cat", "orders")
     with pytest.raises(ValueError, match="needs a topic"):

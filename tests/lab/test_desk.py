@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from minibroker.lab import desk as lab_desk
-from minibroker.lab.desk import Desk
+from minibroker.lab.desk import LabDesk
 from minibroker.lab.lab_files import LabFileError
 from minibroker.lab.lab_registry import LabBroker
 from minibroker.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ class Page:
 
     def __init__(self) -> None:
         self.messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.desk = Desk(self.messages.put_nowait)
+        self.desk = LabDesk(self.messages.put_nowait)
         self._last = 0
 
     def send(self, method: str, target: str, body: Any = None) -> int:

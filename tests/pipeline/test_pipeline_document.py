@@ -10,7 +10,7 @@ import click
 import pytest
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
-from minibroker.client.connection_settings import Settings
+from minibroker.client.connection_settings import RemainingSettings
 from minibroker.pipeline.brokers.client import FIXED, make_client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
@@ -49,17 +49,17 @@ def test_exactly_the_existing_columns_are_documented() -> None:
     assert first_cells("The batches") == BATCHES.names
 
 
-def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def names_offered(settings: RemainingSettings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the names among which the nearest one is looked for when a setting is not known."""
     offered: list[str] = []
     monkeypatch.setattr("difflib.get_close_matches", lambda _, names, *__: offered.extend(names) or [])
     with pytest.raises(OptionError, match=r"kafka\.colour is not known$"):
-        make_client_settings("127.0.0.1:9092", Settings({**settings, "colour": "red"}, settings.known))
+        make_client_settings("127.0.0.1:9092", RemainingSettings({**settings, "colour": "red"}, settings.known))
     return set(offered)
 
 
 def test_exactly_the_existing_connection_settings_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings({})
+    settings = RemainingSettings({})
     FetchSettings.pop_from_settings(settings)
     names = (
         names_offered(settings, monkeypatch) - FIXED.keys() - {"ssl.keystore.password", "bootstrap.servers"}
@@ -70,7 +70,7 @@ def test_exactly_the_existing_connection_settings_are_documented(monkeypatch: py
 
 def test_every_producer_setting_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:9092"}).client
-    assert isinstance(settings, Settings)
+    assert isinstance(settings, RemainingSettings)
     section = DOCUMENT.split("\nThe producer uses these settings: ")[1].split("\n\n")[0]
     codecs = {name for name in settings.known if re.fullmatch(r"compression\.[a-z0-9]+\.level", name)}
     assert codecs == {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from minibroker.broker.requests.routes import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
-from minibroker.protocol.fields import Field, Kind, get_default_value
+from minibroker.protocol.fields import Field, FieldType, get_default_value
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Layout, Place, make_struct_layout, measure_smallest_item_bytes
+from minibroker.protocol.layout import FieldInVersion, StructLayout, make_struct_layout, measure_smallest_item_bytes
 from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
 from minibroker.protocol.steps import run_all_steps
 
@@ -113,7 +113,7 @@ def _arrays_of(key: int, version: int) -> Iterator[Array]:
         yield Array(key, version, path, measure_smallest_item_bytes(item, version, compact))
 
 
-def _paths(struct: type, version: int, flexible: bool) -> Iterator[tuple[tuple[str, ...], Kind, bool]]:
+def _paths(struct: type, version: int, flexible: bool) -> Iterator[tuple[tuple[str, ...], FieldType, bool]]:
     shape = make_struct_layout(struct, version, flexible)
     for place in (*shape.body, *shape.tagged):
         item = place.kind.item
@@ -140,7 +140,7 @@ class _Writer:
         out = b"".join(self._place(place, path) for place in shape.body)
         return out + (self._tags(shape, path) if self._flexible else b"")
 
-    def _tags(self, shape: Layout, path: tuple[str, ...]) -> bytes:
+    def _tags(self, shape: StructLayout, path: tuple[str, ...]) -> bytes:
         for place in shape.tagged:
             if place.name == path[0]:
                 value = self._place(place, path)
@@ -152,7 +152,7 @@ class _Writer:
                 )
         return encode_unsigned_varint(0)
 
-    def _place(self, place: Place, path: tuple[str, ...]) -> bytes:
+    def _place(self, place: FieldInVersion, path: tuple[str, ...]) -> bytes:
         if place.name != path[0]:
             return _least(place, self._version, self._flexible)
         kind = place.kind
@@ -165,7 +165,7 @@ class _Writer:
             return _count(1, place.compact) + self.struct(kind.item.struct, path[1:])
         return self._filled(kind.item, place.compact)
 
-    def _filled(self, item: Kind, compact: bool) -> bytes:
+    def _filled(self, item: FieldType, compact: bool) -> bytes:
         least = _least_item(item, self._version, compact)
         count = max(1, self._size_bytes // len(least))
         if not self._distinct:
@@ -176,7 +176,7 @@ class _Writer:
             return _count(len(numbers), compact) + b"".join([each.to_bytes(width, "big") for each in numbers])
         return self._named(item, compact, least)
 
-    def _named(self, item: Kind, compact: bool, least: bytes) -> bytes:
+    def _named(self, item: FieldType, compact: bool, least: bytes) -> bytes:
         """Items that differ in their first text."""
         at = 0 if item.struct is None else _text_at(item.struct, self._version, self._flexible)
         if at is None:
@@ -205,7 +205,7 @@ def _least_struct(struct: type, version: int, flexible: bool) -> bytes:
     return body + (encode_unsigned_varint(0) if flexible else b"")
 
 
-def _least(place: Place, version: int, flexible: bool) -> bytes:
+def _least(place: FieldInVersion, version: int, flexible: bool) -> bytes:
     kind = place.kind
     if kind.is_fixed:
         return _number(place.field)
@@ -215,7 +215,7 @@ def _least(place: Place, version: int, flexible: bool) -> bytes:
     return _no_text(kind, place.compact, is_null)
 
 
-def _least_item(item: Kind, version: int, compact: bool) -> bytes:
+def _least_item(item: FieldType, version: int, compact: bool) -> bytes:
     if item.is_fixed:
         return bytes(item.size_bytes)
     if item.struct is not None:
@@ -229,7 +229,7 @@ def _number(field: Field) -> bytes:
     return bytes(value) if field.kind.code == "16s" else pack(f">{field.kind.code}", value)
 
 
-def _no_text(kind: Kind, compact: bool, is_null: bool) -> bytes:
+def _no_text(kind: FieldType, compact: bool, is_null: bool) -> bytes:
     if compact:
         return encode_unsigned_varint(0 if is_null else 1)
     return pack(">h" if kind.code == "string" else ">i", -1 if is_null else 0)

@@ -13,9 +13,9 @@ from struct import pack
 from typing import NamedTuple
 
 from minibroker.protocol.apis import get_request_class
-from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import FieldType
 from minibroker.protocol.headers import get_request_header_version
-from minibroker.protocol.layout import Layout, Place, make_struct_layout
+from minibroker.protocol.layout import FieldInVersion, StructLayout, make_struct_layout
 from minibroker.protocol.primitives import encode_unsigned_varint
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -112,7 +112,7 @@ class Requests:
         if flexible:
             self._tags(out, shape, version)
 
-    def _tags(self, out: list[Piece], shape: Layout, version: int) -> None:
+    def _tags(self, out: list[Piece], shape: StructLayout, version: int) -> None:
         tagged = [place for place in shape.tagged if self.random.random() < 0.5]
         unknown = self._unknown_tags()[1:] if self.random.random() < 0.02 else []
         out.append(Piece("tags", encode_unsigned_varint(len(tagged) + len(unknown) // 3), True))
@@ -137,7 +137,7 @@ class Requests:
             ]
         return pieces
 
-    def _place(self, out: list[Piece], place: Place, version: int, flexible: bool) -> None:
+    def _place(self, out: list[Piece], place: FieldInVersion, version: int, flexible: bool) -> None:
         kind = place.kind
         is_null = place.nullable and self.random.random() < 0.15
         if kind.is_fixed:
@@ -154,7 +154,7 @@ class Requests:
         else:
             self._data(out, kind, place.compact, place.name)
 
-    def _array(self, out: list[Piece], item: Kind, compact: bool, version: int, name: str) -> None:
+    def _array(self, out: list[Piece], item: FieldType, compact: bool, version: int, name: str) -> None:
         count = self.random.choice((0, 1, 1, 1, 2, 3))
         out.append(Piece("count", encode_unsigned_varint(count + 1) if compact else pack(">i", count), compact, 4))
         for _ in range(count):
@@ -165,7 +165,7 @@ class Requests:
             else:
                 self._data(out, item, compact, name)
 
-    def _data(self, out: list[Piece], kind: Kind, compact: bool, name: str) -> None:
+    def _data(self, out: list[Piece], kind: FieldType, compact: bool, name: str) -> None:
         if kind.code == "string":
             data = self._text_for(name).encode()
         elif kind.code == "records":
@@ -175,7 +175,7 @@ class Requests:
         out.append(_length(len(data), compact, kind))
         out.append(Piece("text" if kind.code == "string" else "bytes", data))
 
-    def _number(self, name: str, kind: Kind) -> bytes:
+    def _number(self, name: str, kind: FieldType) -> bytes:
         pick = self.random.random()
         if kind.code == "16s":
             ids = self.known.topic_ids
@@ -239,7 +239,7 @@ class Requests:
         return bytes(batch) * pick.choice((1, 1, 1, 2))
 
 
-def _length(size: int, compact: bool, kind: Kind) -> Piece:
+def _length(size: int, compact: bool, kind: FieldType) -> Piece:
     short = kind.code == "string"
     data = encode_unsigned_varint(size + 1) if compact else pack(">h" if short else ">i", size)
     return Piece("length", data, compact, 2 if short else 4)

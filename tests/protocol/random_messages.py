@@ -10,7 +10,7 @@ from typing import Any
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.fields import Field, Kind, list_declared_fields
+from minibroker.protocol.fields import Field, FieldType, list_declared_fields
 from tests.cases import for_each
 
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
@@ -41,7 +41,7 @@ class _Values:
             return None
         return self._value(field.kind)
 
-    def _value(self, kind: Kind) -> Any:
+    def _value(self, kind: FieldType) -> Any:
         pick = self._random
         if kind.item is not None:
             return [self._value(kind.item) for _ in range(pick.choice((1, 2)))]

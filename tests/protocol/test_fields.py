@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.protocol.declare import Struct, field, int32
 from minibroker.protocol.fields import (
-    Kind,
+    FieldType,
     get_default_factory,
     get_default_value,
     list_declared_fields,
@@ -46,11 +46,11 @@ def test_fixed_size_types_are_recognized() -> None:
 
 def test_types_of_variable_size_are_recognized() -> None:
     kinds = {each.name: each.kind for each in list_declared_fields(Order)}
-    assert kinds["name"] == kinds["note"] == Kind("string")
-    assert kinds["payload"] == Kind("bytes")
-    assert kinds["numbers"] == Kind("array", item=Kind("i"))
-    assert kinds["lines"] == Kind("array", item=Kind("struct", struct=Order.Line))
-    assert kinds["buyer"] == Kind("struct", struct=Order.Buyer)
+    assert kinds["name"] == kinds["note"] == FieldType("string")
+    assert kinds["payload"] == FieldType("bytes")
+    assert kinds["numbers"] == FieldType("array", item=FieldType("i"))
+    assert kinds["lines"] == FieldType("array", item=FieldType("struct", struct=Order.Line))
+    assert kinds["buyer"] == FieldType("struct", struct=Order.Buyer)
     assert {each.name: each.kind.code for each in list_declared_fields(Order.Line)}["records"] == "records"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import FieldType
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.layout import make_struct_layout, measure_smallest_item_bytes, measure_smallest_struct_bytes
 from tests.protocol.random_messages import in_all_versions
@@ -44,7 +44,7 @@ def test_the_least_size_of_a_struct_is_computed(struct: type, version: int, flex
 
 def test_no_item_is_smaller_than_a_byte() -> None:
     """Else a count of two billion would be held by no data at all."""
-    assert measure_smallest_item_bytes(Kind("struct", struct=Nothing), 0, False) == 1
+    assert measure_smallest_item_bytes(FieldType("struct", struct=Nothing), 0, False) == 1
 
 
 @in_all_versions

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.source import (
-    Source,
+    FunctionSource,
     choose_free_name,
     compile_function,
     convert_to_snake_case,
@@ -18,7 +18,7 @@ from minibroker.protocol.source import (
 
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
-    source = Source({})
+    source = FunctionSource({})
     with source.open_block("if a:"), source.enter_field("topics"):
         source.add_line("b = 1")
         with source.enter_field("name"):
@@ -36,7 +36,7 @@ def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
 
 
 def test_a_generated_name_refers_to_one_object() -> None:
-    source = Source({"taken": 1})
+    source = FunctionSource({"taken": 1})
     first, second = object(), object()
     assert source.bind_name("Topic", first) == "Topic"
     assert source.bind_name("Topic", first) == "Topic"
@@ -45,7 +45,7 @@ def test_a_generated_name_refers_to_one_object() -> None:
 
 
 def test_default_values_become_python_expressions() -> None:
-    source = Source({})
+    source = FunctionSource({})
     assert [source.make_default_expression(value) for value in (None, True, -1, "a'b", b"\0")] == [
         "None",
         "True",
@@ -58,7 +58,7 @@ def test_default_values_become_python_expressions() -> None:
 
 
 def test_generated_codecs_are_cached_and_have_readable_names() -> None:
-    source = Source({})
+    source = FunctionSource({})
     assert source.bind_struct_method("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
     assert source.bind_struct_methods_by_count("pack", "i") == "pack_few_i"
@@ -78,7 +78,7 @@ def test_names_are_converted_to_snake_case() -> None:
 
 def reader(*lines: tuple[str, str]) -> Any:
     """A compiled function of (field, line) pairs."""
-    source = Source({})
+    source = FunctionSource({})
     with source.open_block("def read(data, pos, end):"):
         for field, line in lines:
             with source.enter_field(field):
@@ -116,7 +116,7 @@ def test_an_error_inside_a_called_function_names_the_field_of_the_calling_line()
     def inner(data: bytes) -> int:
         return data[5]
 
-    source = Source({"inner": inner})
+    source = FunctionSource({"inner": inner})
     with source.open_block("def read(data, pos, end):"), source.enter_field("called"):
         source.add_line("return inner(data)")
     assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"

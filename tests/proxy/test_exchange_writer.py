@@ -19,7 +19,7 @@ from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, Recording
+from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, ExchangeRecording
 from minibroker.proxy.flows import (
     PIECE_BYTES,
     FlowError,
@@ -28,9 +28,9 @@ from minibroker.proxy.flows import (
     encode_file_header,
     read_exchanges,
 )
-from minibroker.proxy.pcap_writer import Packets, make_pcap_header
+from minibroker.proxy.pcap_writer import PacketWriter, make_pcap_header
 from minibroker.proxy.proxy import Proxy
-from minibroker.proxy.replaying import Line, Replay, Replayed
+from minibroker.proxy.replaying import ExchangeReplay, RawConnection, ReplayedRequest
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange, copy_request_without_secrets
 from tests.cases import for_each
@@ -93,7 +93,7 @@ def test_exchanges_are_omitted_if_the_disk_is_too_slow() -> None:
     exchange = metadata_exchange()
     exchange.answer_bytes = bytes(WAITING_BYTES + 1)
     file = io.BytesIO()
-    recording = Recording(file, b"head", lambda each, server: [b"x"])
+    recording = ExchangeRecording(file, b"head", lambda each, server: [b"x"])
     with recording._lock:
         recording._waiting_bytes = WAITING_BYTES + 1  # as if the thread had not come to it
     recording.add_exchange(exchange, "")
@@ -117,7 +117,7 @@ def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> 
             yield piece
 
     with open(tmp_path / "it", "wb") as file:
-        recording = Recording(file, encode_file_header("k:1"), format)
+        recording = ExchangeRecording(file, encode_file_header("k:1"), format)
         recording.add_exchange(exchange, "k:1")
         recording.close()
     (read,) = read_exchanges(tmp_path / "it")
@@ -125,10 +125,10 @@ def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> 
 
 
 def test_packets_are_written_in_the_order_of_their_exchanges() -> None:
-    packets, exchange, other = Packets(), metadata_exchange(), metadata_exchange()
+    packets, exchange, other = PacketWriter(), metadata_exchange(), metadata_exchange()
     exchange.answer_bytes = other.answer_bytes = bytes(100_000)
     later, soon = packets.iterate_packets(exchange, "[::1]:9092"), list(packets.iterate_packets(other, "[::1]:9092"))
-    in_turn = Packets()
+    in_turn = PacketWriter()
     assert b"".join([*later, *soon]) == b"".join(
         piece for each in (exchange, other) for piece in list(in_turn.iterate_packets(each, "[::1]:9092"))
     )
@@ -150,7 +150,7 @@ def test_a_recording_is_written_without_being_closed() -> None:
             if self.getvalue() == b"headxxx":
                 written.set()
 
-    recording = Recording(Watched(), b"head", lambda each, server: [b"x"])
+    recording = ExchangeRecording(Watched(), b"head", lambda each, server: [b"x"])
     for _ in range(3):
         recording.add_exchange(metadata_exchange(), "")
     assert written.wait(PATIENCE_S)
@@ -163,7 +163,7 @@ def test_a_failed_recording_is_reported_at_the_end() -> None:
             raise OSError(28, "No space left on device")
 
     file = io.BytesIO()
-    recording = Recording(file, b"", lambda each, server: [b"x"])
+    recording = ExchangeRecording(file, b"", lambda each, server: [b"x"])
     recording._file = Full()
     recording.add_exchange(metadata_exchange(), "")
     with pytest.raises(OSError, match="No space left"):
@@ -192,7 +192,7 @@ def word_sum(data: bytes) -> int:
     ("client", "server"), [("10.0.0.1:5000", "10.0.0.2:9092"), ("[::1]:5000", "10.0.0.2:9092"), ("::1:5000", "[::1]:9")]
 )
 def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
-    packets, exchange = Packets(), metadata_exchange(connection=client)
+    packets, exchange = PacketWriter(), metadata_exchange(connection=client)
     data = make_pcap_header() + b"".join(
         [*packets.iterate_packets(exchange, server), *packets.iterate_packets(exchange, server)]
     )
@@ -212,13 +212,13 @@ def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, s
     assert streams[int(server.rpartition(":")[2])].count(exchange.answer_bytes) == 2
 
 
-def replayed(exchanges: list[Exchange], servers: str) -> dict[int, Replayed]:
+def replayed(exchanges: list[Exchange], servers: str) -> dict[int, ReplayedRequest]:
     return asyncio.run(_replayed(exchanges, servers))
 
 
-async def _replayed(exchanges: list[Exchange], servers: str) -> dict[int, Replayed]:
+async def _replayed(exchanges: list[Exchange], servers: str) -> dict[int, ReplayedRequest]:
     settings = ClientSettings({"bootstrap.servers": servers, "request.timeout.ms": "60000"})
-    return {each.exchange.number: each async for each in Replay(settings).replay_exchanges(exchanges)}
+    return {each.exchange.number: each async for each in ExchangeReplay(settings).replay_exchanges(exchanges)}
 
 
 def session(broker: Broker, directory: Path) -> list[Exchange]:
@@ -298,7 +298,7 @@ async def test_a_replay_does_not_match_a_late_response_to_the_next_request() -> 
     async with server:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         settings = {"bootstrap.servers": str(address), "request.timeout.ms": "1000"}
-        line = Line(address, ClientSettings(settings, "c"))
+        line = RawConnection(address, ClientSettings(settings, "c"))
         with pytest.raises(TimeoutError):
             await line.send_and_receive(b"first", True)
         assert await line.send_and_receive(b"other", True) == b"soon"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minibroker.explorer.explorer_routes import make_frames_app
-from minibroker.explorer.feeds import Feed
+from minibroker.explorer.feeds import FrameFeed
 from tests.asking_applications import Asking
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
 
@@ -45,7 +45,7 @@ def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
         (exchange,) = proxy.wait_for_requests(count=1, timeout=PATIENCE_S)
         assert (exchange.request, exchange.answer, exchange.groups) == (None, None, frozenset())
         assert exchange.request_bytes == asked[4:]
-        portion = asyncio.run(Feed(proxy.journal, proxy.topic_name).take_next_portion())
+        portion = asyncio.run(FrameFeed(proxy.journal, proxy.topic_name).take_next_portion())
         assert portion is not None and portion["rows"][0][1] == "Metadata"
         shown = page.get("/explorer/api/frames/1").json
         assert any("problem" in row for row in shown["request"]["rows"])

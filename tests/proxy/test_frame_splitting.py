@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.proxy.frame_splitting import HEAD_BYTES, LARGEST_BYTES, SMALL_BYTES, Memory, Splitter
+from minibroker.proxy.frame_splitting import HEAD_BYTES, LARGEST_BYTES, SMALL_BYTES, FrameMemory, FrameSplitter
 
 
 class Receiver:
@@ -18,7 +18,7 @@ class Receiver:
         self.passed = b""
         self.plain = b""
         self.hold_after = -1
-        self.splitter: Splitter | None = None
+        self.splitter: FrameSplitter | None = None
 
     def wants_whole_frame(self, head: memoryview) -> bool:
         return self.wanted
@@ -44,8 +44,8 @@ def frame(size: int) -> bytes:
     return struct.pack(">i", size) + bytes(each % 251 for each in range(size))
 
 
-def fed(receiver: Receiver, data: bytes, step: int, memory: Memory | None = None) -> Splitter:
-    splitter = receiver.splitter = Splitter(receiver, memory or Memory())
+def fed(receiver: Receiver, data: bytes, step: int, memory: FrameMemory | None = None) -> FrameSplitter:
+    splitter = receiver.splitter = FrameSplitter(receiver, memory or FrameMemory())
     for start in range(0, len(data), step):
         splitter.feed_bytes(memoryview(data)[start : start + step])
     return splitter
@@ -98,7 +98,7 @@ def test_a_stream_that_does_not_consist_of_frames_is_forwarded_unchanged() -> No
 
 
 def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
-    memory = Memory(SMALL_BYTES + 100)
+    memory = FrameMemory(SMALL_BYTES + 100)
     first, second = Receiver(), Receiver()
     data = frame(SMALL_BYTES + 8)
     splitter = fed(first, data[:-1], HEAD_BYTES, memory)
@@ -110,7 +110,7 @@ def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
 
 
 def test_an_announced_size_allocates_no_memory_beyond_the_limit() -> None:
-    memory, receiver = Memory(), Receiver()
+    memory, receiver = FrameMemory(), Receiver()
     splitter = fed(receiver, struct.pack(">i", 2**31 - 1) + bytes(2 * HEAD_BYTES), 100, memory)
     assert receiver.begun and memory.held_bytes == 0
     splitter.close()

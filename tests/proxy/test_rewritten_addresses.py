@@ -20,8 +20,8 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.proxy.rewritten_addresses import (
     FIRST_VERSIONS,
-    Shown,
-    has_addresses,
+    ShownAddress,
+    has_addresses_in_answer,
     list_endpoints,
     remove_unknown_versions,
     rewrite_endpoints,
@@ -52,14 +52,14 @@ def test_the_proxy_knows_every_message_with_an_address() -> None:
 
 
 def test_versions_without_addresses_are_not_decoded() -> None:
-    assert not has_addresses(ApiKey.PRODUCE, 9) and has_addresses(ApiKey.PRODUCE, 10)
-    assert not has_addresses(ApiKey.FETCH, 15) and has_addresses(ApiKey.FETCH, 16)
-    assert not has_addresses(999, 0)
+    assert not has_addresses_in_answer(ApiKey.PRODUCE, 9) and has_addresses_in_answer(ApiKey.PRODUCE, 10)
+    assert not has_addresses_in_answer(ApiKey.FETCH, 15) and has_addresses_in_answer(ApiKey.FETCH, 16)
+    assert not has_addresses_in_answer(999, 0)
 
 
 def test_leader_hints_are_replaced_unless_empty() -> None:
-    def show(host: str, port: int, node_id: int) -> Shown:
-        return Shown(f"proxy-{host}", port + node_id)
+    def show(host: str, port: int, node_id: int) -> ShownAddress:
+        return ShownAddress(f"proxy-{host}", port + node_id)
 
     hint = FetchResponse.NodeEndpoint(node_id=3, host="k", port=9092, rack="r")
     response = FetchResponse(node_endpoints=[hint])

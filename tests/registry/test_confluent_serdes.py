@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats import json_schema, protobuf
-from minibroker.registry.formats.format_decoding import decode, read_schema_id
+from minibroker.registry.formats.format_decoding import decode_framed_data, read_schema_id
 from minibroker.testing import Broker
 
 schema_registry = pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
@@ -73,7 +73,7 @@ def test_protobuf_records_are_serialized_and_deserialized_with_references(client
         texts = {reference.name: client.get_version(reference.subject, reference.version).schema.schema_str}
         record = read_schema_id(data)
         assert record is not None
-        assert decode("PROTOBUF", protobuf.parse(registered.schema_str, texts), record) == value
+        assert decode_framed_data("PROTOBUF", protobuf.parse(registered.schema_str, texts), record) == value
 
 
 def test_a_client_finds_the_tags_of_a_field_in_its_descriptor(client: Any, broker: Broker) -> None:
@@ -99,4 +99,4 @@ def test_json_records_are_serialized_and_deserialized_with_a_guid_header(client:
     record = read_schema_id(data, context.headers)
     assert record is not None and record.data == data
     guid = client.get_schema_by_guid(str(record.schema))
-    assert decode("JSON", json_schema.parse(guid.schema_str, {}), record) == {"name": "ann"}
+    assert decode_framed_data("JSON", json_schema.parse(guid.schema_str, {}), record) == {"name": "ann"}

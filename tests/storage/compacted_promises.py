@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, check_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.producers.transaction_markers import read_marker
@@ -44,7 +44,7 @@ class CompactedPromises(Promises):
             if marker is not None and not marker.committed:
                 self._aborted.update(offsets)
             return
-        for record in iterate_records(data):
+        for record in iterate_records_of_batch(data):
             self._records[record.offset] = record
             self._required.add(record.offset)
             if header.attributes & TRANSACTIONAL_BIT:
@@ -87,10 +87,12 @@ class CompactedPromises(Promises):
             assert before.header.next_offset <= after.header.base_offset
         known = dict(self._records)
         left = [each for each in (*self._in_the_air, *self._failed) if not each.header.is_control]
-        possible = {record for _, data in left for record in iterate_records(data)}  # several may be of one offset
+        possible = {
+            record for _, data in left for record in iterate_records_of_batch(data)
+        }  # several may be of one offset
         latest_found: dict[bytes | None, int] = {}
         for header, data in found:
-            for record in () if header.is_control else iterate_records(data):
+            for record in () if header.is_control else iterate_records_of_batch(data):
                 assert record == known.get(record.offset) or record in possible, f"not so: {record}"
                 latest_found[record.key] = record.offset
         latest: dict[bytes | None, Record] = {}
@@ -121,7 +123,7 @@ class CompactedPromises(Promises):
 
 
 def _offsets(batches: list[Appended]) -> set[int]:
-    return {record.offset for _, data in batches for record in iterate_records(data)}
+    return {record.offset for _, data in batches for record in iterate_records_of_batch(data)}
 
 
 def _stored(log: Log) -> list[Appended]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, check_batch, set_offset_and_epoch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.log import Log
 from minibroker.storage.producers.producer_state import ProducerStates
@@ -218,7 +218,10 @@ def _check_lookups(log: Log, expected: list[Appended]) -> None:
         region = log.read(header.last_offset, 1)
         assert region is not None and region.read() == data
     records = [
-        record for each in expected for record in iterate_records(each.data) if record.offset >= log.log_start_offset
+        record
+        for each in expected
+        for record in iterate_records_of_batch(each.data)
+        if record.offset >= log.log_start_offset
     ]
     for target in {record.timestamp for record in records if record.timestamp >= 0}:
         first = next(record for record in records if record.timestamp >= target)

@@ -12,15 +12,15 @@ from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage import log_end as log_module
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
+from minibroker.storage.compaction.batch_reading import UncleanableLog
+from minibroker.storage.compaction.cleaning import CleaningAborted, CleaningThrottle, LogCleaning
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
-from minibroker.storage.compaction.rewriting import Limits, SyncFailed
+from minibroker.storage.compaction.rewriting import CleaningLimits, SyncFailed
 from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.environment import Done, Environment, run_work_at_once
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.storage.compacted_promises import CompactedPromises
@@ -35,7 +35,7 @@ STEPS = 60
 IDEMPOTENT = (7, 8)
 TRANSACTIONAL = (9, 10)
 PRODUCERS = (*IDEMPOTENT, *TRANSACTIONAL)
-LIMITS = Limits(keys_bytes=4096, load_factor=0.9, buffer_bytes=1024)
+LIMITS = CleaningLimits(keys_bytes=4096, load_factor=0.9, buffer_bytes=1024)
 FAULTS = ("read", "write", "truncate", "sync", "open", "create", "rename", "remove")
 
 
@@ -60,7 +60,7 @@ class Simulation:
     def _forget_process(self) -> None:
         self.aside: list[tuple[Callable[[], None], Done]] = []
         self.scheduled: list[Callable[[], None]] = []
-        self.cleaning: Cleaning | None = None
+        self.cleaning: LogCleaning | None = None
         self.is_written = False  # what the cleaning has written waits to be swapped in
         self.pending: Pending | None = None
         self.pending_count = 0
@@ -188,7 +188,7 @@ class Simulation:
         if producer in self.log.producers.open_transactions and self.random.random() < 0.5:
             committed = self.random.random() < 0.5
             self.counts["commit" if committed else "abort"] += 1
-            return make_marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
+            return make_marker_batch(producer, 0, TransactionMarker(committed, 0), self.now_ms)
         return self._batch(producer)
 
     def _batch(self, producer: int | None) -> bytearray:
@@ -344,7 +344,7 @@ class Simulation:
         except (KafkaError, OSError):
             self.cleaning = None
             raise
-        except Uncleanable:  # a transaction index that could not be written whole
+        except UncleanableLog:  # a transaction index that could not be written whole
             assert self.disk.failures
             self.cleaning = None
 
@@ -352,8 +352,8 @@ class Simulation:
         if self.cleaning is None:
             dirt = measure_dirtiness(self.log, self.now_ms)
             if dirt.cleanable_bytes:
-                throttle = Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
-                self.cleaning = Cleaning(self.log, dirt, LIMITS, throttle, self.now_ms)
+                throttle = CleaningThrottle(float("inf"), lambda: 0.0, lambda seconds: None)
+                self.cleaning = LogCleaning(self.log, dirt, LIMITS, throttle, self.now_ms)
                 self.cleaned_end = max(self.cleaned_end, dirt.end_offset)
                 self.is_written = self.cleaning.clean_next_segment()
         elif self.is_written:

@@ -23,7 +23,7 @@ from minibroker.storage.environment import Done, run_work_at_once
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpoints, open_log
 from minibroker.storage.segment import TimestampOffset
 
 NOW_MS = 1_700_000_000_000
@@ -101,7 +101,7 @@ def open_at(
     """The log orders-0 in `directory`, which is made if it is not there."""
     environment = (surroundings or Surroundings()).environment
     environment.disk.make_directory(str(directory))
-    known = Checkpointed(clean, recovery_point, log_start_offset)
+    known = Checkpoints(clean, recovery_point, log_start_offset)
     return open_log(environment, str(directory), ("orders", 0), settings or LogSettings(), known)
 
 

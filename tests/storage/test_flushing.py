@@ -14,7 +14,7 @@ from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, create_log, open_log
+from minibroker.storage.recovery.recovery import Checkpoints, create_log, open_log
 from tests.storage.support import NOW_MS, Aside, append, batch, open_at, read_values
 
 INDEXED = LogSettings(index_interval_bytes=1)
@@ -86,7 +86,7 @@ def waiters() -> Waiters:
 def opened(directory: Path, disk: Disk, aside: Aside, settings: LogSettings = INDEXED) -> Log:
     directory.mkdir(exist_ok=True)
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
-    return open_log(environment, str(directory), ("orders", 0), settings, Checkpointed(clean=True))
+    return open_log(environment, str(directory), ("orders", 0), settings, Checkpoints(clean=True))
 
 
 def append_several(log: Log, count: int = 3, **options: int) -> None:
@@ -376,7 +376,7 @@ def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk
     append_several(log)
     log.close_without_flush()
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
-    known = Checkpointed(clean=False, recovery_point=3)
+    known = Checkpoints(clean=False, recovery_point=3)
     log = open_log(environment, str(tmp_path / "orders-0"), ("orders", 0), INDEXED, known)
     assert log.recovery_point == log.log_end_offset == 3
     log.close()

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minibroker.operating_system import remove_tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -211,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def every_time_is_found(self) -> None:
         records: list[Record] = [
-            record for each in self.batches for record in iterate_records(each) if record.offset >= self.start
+            record for each in self.batches for record in iterate_records_of_batch(each) if record.offset >= self.start
         ]
         for target in {record.timestamp for record in records}:
             first = next(record for record in records if record.timestamp >= target)

@@ -18,7 +18,7 @@ from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     decode_aborted_transactions,
 )
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.compaction.support import COMPACT, clean
 from tests.storage.support import NOW_MS, Aside, FailingDisk, Surroundings, append, batch, open_at
 
@@ -41,7 +41,7 @@ class Writer:
         return append(self.log, data)
 
     def end(self, *, committed: bool) -> int:
-        return append(self.log, make_marker_batch(self.producer_id, 0, Marker(committed, 0), NOW_MS))
+        return append(self.log, make_marker_batch(self.producer_id, 0, TransactionMarker(committed, 0), NOW_MS))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from minibroker.storage import log_end as log_module
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.pending import Pending
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import (
     NOW_MS,
     Aside,
@@ -125,7 +125,7 @@ def test_a_duplicate_of_a_pending_batch_gets_its_offset(log: Log) -> None:
     ("settings", "data", "epoch"),
     [
         ({}, batch(), 1),
-        ({}, make_marker_batch(7, 0, Marker(True, 0), NOW_MS), 0),
+        ({}, make_marker_batch(7, 0, TransactionMarker(True, 0), NOW_MS), 0),
         ({"segment_bytes": 100}, batch(), 0),
         ({"segment_ms": 1000}, batch(timestamp=NOW_MS + 2000), 0),
         ({"segment_index_bytes": 100, "index_interval_bytes": 0}, batch(), 0),
@@ -162,7 +162,7 @@ def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: L
     log.write_pending()
     assert (log.last_stable_offset, log.high_watermark) == (2, 4)
     append_soon(log, batch(**SEVEN, base_sequence=1, transactional=True))
-    assert append(log, make_marker_batch(7, 0, Marker(False, 0), NOW_MS)) == 5
+    assert append(log, make_marker_batch(7, 0, TransactionMarker(False, 0), NOW_MS)) == 5
     assert log.last_stable_offset == log.high_watermark == 6
     (aborted,) = log.list_aborted_transactions(0, 6)
     assert (aborted.first_offset, aborted.last_offset) == (2, 5)
@@ -170,7 +170,7 @@ def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: L
 
 def test_a_transaction_whose_pending_batch_is_lost_is_not_open(log: Log, disk: FailingDisk) -> None:
     append(log, batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
-    append(log, make_marker_batch(8, 0, Marker(True, 0), NOW_MS))
+    append(log, make_marker_batch(8, 0, TransactionMarker(True, 0), NOW_MS))
     before = producers_of(log)
     append_soon(log, batch(**SEVEN, base_sequence=0, transactional=True))
     disk.failing = {"write"}

@@ -18,7 +18,7 @@ from minibroker.storage import log_end as log_module
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.pending import Pending
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import (
     FailingDisk,
     Surroundings,
@@ -117,7 +117,7 @@ class PendingMachine(RuleBasedStateMachine):
     @precondition(lambda self: 9 in self.log.producers.open_transactions)
     @rule(committed=st.booleans())
     def end_transaction(self, committed: bool) -> None:
-        self.append_now(make_marker_batch(9, 0, Marker(committed, 0), self.surroundings.now_ms))
+        self.append_now(make_marker_batch(9, 0, TransactionMarker(committed, 0), self.surroundings.now_ms))
 
     @rule()
     def write(self) -> None:

@@ -16,7 +16,7 @@ from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.retention import Extent, Reason, list_deletion_reasons
+from minibroker.storage.retention import DeletionReason, LogExtent, list_deletion_reasons
 from tests.cases import for_each
 from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at, read_values
 
@@ -49,10 +49,10 @@ def decided(
     start: int = 0,
     high_watermark: int | None = None,
     now_ms: int = 0,
-) -> list[Reason]:
+) -> list[DeletionReason]:
     end = segments[-1].base_offset + (10 if segments[-1].size_bytes else 0)
     return list_deletion_reasons(
-        segments, Extent(start, end if high_watermark is None else high_watermark, end), settings, now_ms
+        segments, LogExtent(start, end if high_watermark is None else high_watermark, end), settings, now_ms
     )
 
 
@@ -63,12 +63,12 @@ def decided(
 def test_a_segment_is_deleted_when_its_newest_record_exceeds_retention_ms(now_ms: int, count: int) -> None:
     segments = stubs(10, 10, 10, newest_ms=(1000, 1100, 1200))
     settings = FOREVER._replace(retention_ms=100)
-    assert decided(segments, settings, now_ms=now_ms) == [Reason.TIME] * count
+    assert decided(segments, settings, now_ms=now_ms) == [DeletionReason.TIME] * count
 
 
 def test_a_segment_with_a_newer_record_keeps_those_after_it() -> None:
     segments = stubs(10, 10, 10, newest_ms=(0, 5000, 0))
-    assert decided(segments, FOREVER._replace(retention_ms=100), now_ms=1000) == [Reason.TIME]
+    assert decided(segments, FOREVER._replace(retention_ms=100), now_ms=1000) == [DeletionReason.TIME]
 
 
 def test_records_with_future_timestamps_are_kept() -> None:
@@ -81,13 +81,13 @@ def test_records_with_future_timestamps_are_kept() -> None:
 )
 def test_segments_are_deleted_while_at_least_retention_bytes_remain(retention_bytes: int, count: int) -> None:
     settings = FOREVER._replace(retention_bytes=retention_bytes)
-    assert decided(stubs(10, 20, 30), settings) == [Reason.SIZE] * count
+    assert decided(stubs(10, 20, 30), settings) == [DeletionReason.SIZE] * count
 
 
 def test_size_based_retention_is_applied_before_time_based() -> None:
     segments = stubs(10, 20, 30, newest_ms=(5000, 0, 5000))
     settings = FOREVER._replace(retention_bytes=50, retention_ms=100)
-    assert decided(segments, settings, now_ms=5000) == [Reason.SIZE, Reason.TIME]
+    assert decided(segments, settings, now_ms=5000) == [DeletionReason.SIZE, DeletionReason.TIME]
 
 
 @for_each(("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)])
@@ -96,7 +96,7 @@ def test_segments_below_the_log_start_are_deleted_but_never_the_last(
     start: int, count: int, policy: frozenset[str]
 ) -> None:
     settings = FOREVER._replace(cleanup_policy=policy)
-    assert decided(stubs(10, 10, 10), settings, start=start) == [Reason.START] * count
+    assert decided(stubs(10, 10, 10), settings, start=start) == [DeletionReason.START] * count
 
 
 @pytest.mark.parametrize(("policy", "count"), [(frozenset(), 0), (COMPACTED, 0), (BOTH, 3), (frozenset({"delete"}), 3)])
@@ -113,7 +113,7 @@ def test_only_segments_completely_below_the_high_watermark_are_deleted(high_wate
 
 def test_an_empty_active_segment_is_kept() -> None:
     settings = FOREVER._replace(retention_bytes=0, retention_ms=0)
-    assert decided(stubs(10, 0), settings, now_ms=5000) == [Reason.SIZE]
+    assert decided(stubs(10, 0), settings, now_ms=5000) == [DeletionReason.SIZE]
     assert decided(stubs(0), settings, now_ms=5000) == []
 
 
@@ -123,7 +123,7 @@ def test_timestamps_are_not_read_beyond_the_first_kept_segment() -> None:
             raise AssertionError("nobody needs this")
 
     segments = [Stub(0, newest_ms=0), Stub(10, newest_ms=5000), Unreadable(20)]
-    assert decided(segments, FOREVER._replace(retention_ms=100), now_ms=1000) == [Reason.TIME]
+    assert decided(segments, FOREVER._replace(retention_ms=100), now_ms=1000) == [DeletionReason.TIME]
     assert decided([Unreadable(0)], FOREVER) == []
 
 
@@ -149,9 +149,9 @@ def test_exactly_the_segments_beyond_the_limits_are_deleted(
     for reason, segment in zip(reasons, segments, strict=False):
         after = [other for other in segments if other.base_offset > segment.base_offset]
         assert {
-            Reason.START: bool(after) and after[0].base_offset <= start,
-            Reason.SIZE: 0 <= retention_bytes <= sum(other.size_bytes for other in after),
-            Reason.TIME: 0 <= retention_ms < 100 - segment.newest_ms,
+            DeletionReason.START: bool(after) and after[0].base_offset <= start,
+            DeletionReason.SIZE: 0 <= retention_bytes <= sum(other.size_bytes for other in after),
+            DeletionReason.TIME: 0 <= retention_ms < 100 - segment.newest_ms,
         }[reason]
 
 

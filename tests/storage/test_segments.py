@@ -12,7 +12,7 @@ import pytest
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import Segment
-from minibroker.storage.segments import Segments
+from minibroker.storage.segments import LogSegments
 from tests.cases import for_each
 
 
@@ -21,34 +21,34 @@ def segment(directory: Path, base_offset: int) -> Segment:
 
 
 @pytest.fixture
-def segments(tmp_path: Path) -> Segments:
+def segments(tmp_path: Path) -> LogSegments:
     """At 10, 20 and 30."""
-    return Segments([segment(tmp_path, base_offset) for base_offset in (10, 20, 30)])
+    return LogSegments([segment(tmp_path, base_offset) for base_offset in (10, 20, 30)])
 
 
 @for_each(("offset", "index"), [(0, 0), (10, 0), (19, 0), (20, 1), (30, 2), (99, 2)])
 def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
-    segments: Segments, offset: int, index: int
+    segments: LogSegments, offset: int, index: int
 ) -> None:
     assert segments.find_segment_index(offset) == index
     assert segments.list_segments_before(offset) == segments.all[:index]
     assert segments.list_segments_from(offset) == segments.all[index:]
 
 
-def test_segments_are_added_at_the_end_and_removed_anywhere(segments: Segments, tmp_path: Path) -> None:
+def test_segments_are_added_at_the_end_and_removed_anywhere(segments: LogSegments, tmp_path: Path) -> None:
     segments.add(segment(tmp_path, 40))
     segments.remove(segments.all[1])
     assert segments.base_offsets == [each.base_offset for each in segments.all] == [10, 30, 40]
 
 
-def test_neighbouring_segments_are_replaced_by_one(segments: Segments, tmp_path: Path) -> None:
+def test_neighbouring_segments_are_replaced_by_one(segments: LogSegments, tmp_path: Path) -> None:
     new = segment(tmp_path, 15)
     segments.replace_slice(segments.find_slice_of_segments(segments.all[:2]), new)
     assert segments.base_offsets == [15, 30]
     assert segments.all[0] is new
 
 
-def test_segments_that_are_not_neighbours_cannot_be_replaced(segments: Segments, tmp_path: Path) -> None:
+def test_segments_that_are_not_neighbours_cannot_be_replaced(segments: LogSegments, tmp_path: Path) -> None:
     first, second, third = segments.all
     for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
         with pytest.raises(ValueError):

@@ -9,7 +9,7 @@ import pytest
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
 from minibroker.storage.producers.producer_state import ProducerStates
-from minibroker.storage.side_files import Unsynced
+from minibroker.storage.side_files import UnsyncedFiles
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"
@@ -25,7 +25,7 @@ class Made:
         self.epochs = LeaderEpochs()
         self.snapshots = ProducerSnapshots(self.disk, DIRECTORY, [])
         epoch_file = LeaderEpochFile(self.epochs, self.disk, DIRECTORY)
-        self.unsynced = Unsynced(self.disk, DIRECTORY, (self.snapshots, epoch_file))
+        self.unsynced = UnsyncedFiles(self.disk, DIRECTORY, (self.snapshots, epoch_file))
 
     def collected(self) -> tuple[list[str], list[str]]:
         """(names of the files, directories)."""

@@ -17,7 +17,7 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch, set_checksum
 from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
@@ -213,7 +213,7 @@ def test_a_timestamp_beyond_int64_wraps_around_as_in_java(
     data = assemble_batch(check_batch(build_batch([Record()] * count)), payload)
     data = changed(changed(data, 27, INT64, base), 35, INT64, base)
     taken, header = validated(log, data, **ANY_TIME)
-    times = [record.timestamp for record in iterate_records(taken)]
+    times = [record.timestamp for record in iterate_records_of_batch(taken)]
     assert times == [timestamp if index or count == 1 else base for index in range(count)]
     assert header.max_timestamp == max(-1, *times)
 
@@ -231,7 +231,7 @@ def test_a_wrong_largest_timestamp_in_the_header_is_corrected(log: Log) -> None:
 def test_log_append_time_is_set_by_the_broker(log: Log) -> None:
     taken, header = validated(log, stamped(5, 9, NOW_MS * 2), message_timestamp_type=1)
     assert (header.timestamp_type, header.max_timestamp) == (1, NOW_MS)
-    assert [record.timestamp for record in iterate_records(taken)] == [NOW_MS] * 3
+    assert [record.timestamp for record in iterate_records_of_batch(taken)] == [NOW_MS] * 3
 
 
 def test_a_producer_cannot_set_log_append_time(log: Log) -> None:
@@ -285,8 +285,8 @@ def test_recompressed_records_get_new_offset_deltas(
 ) -> None:
     producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 3, "transactional": True}
     taken, header = validated(log, misnumbered(deltas, compression, **producer), compression_type=kind)
-    assert [record.offset for record in iterate_records(taken)] == [0, 1, 2]
-    assert [record.value for record in iterate_records(taken)] == [record.value for record in records(3)]
+    assert [record.offset for record in iterate_records_of_batch(taken)] == [0, 1, 2]
+    assert [record.value for record in iterate_records_of_batch(taken)] == [record.value for record in records(3)]
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (7, 2, 3, True)
     assert header.compression == (Compression.NONE if kind == "uncompressed" else Compression[kind.upper()])
 
@@ -310,7 +310,7 @@ def test_the_topics_own_compression_is_applied(log: Log, compression: Compressio
     codec = Compression.NONE if kind == "uncompressed" else Compression[kind.upper()]
     assert header.compression == codec
     assert (taken == data) == (codec == compression)
-    assert list(iterate_records(taken)) == list(iterate_records(data))
+    assert list(iterate_records_of_batch(taken)) == list(iterate_records_of_batch(data))
     before = check_batch(data)
     same = ("producer_id", "producer_epoch", "base_sequence", "record_count", "max_timestamp", "last_offset_delta")
     assert all(getattr(header, field) == getattr(before, field) for field in same)
@@ -333,7 +333,7 @@ def test_batches_that_are_too_large_uncompressed_are_rejected(log: Log) -> None:
 def test_compression_and_log_append_time_can_be_combined(log: Log) -> None:
     taken, header = validated(log, stamped(5, 9), compression_type="lz4", message_timestamp_type=1)
     assert (header.compression, header.timestamp_type, header.max_timestamp) == (Compression.LZ4, 1, NOW_MS)
-    assert [record.timestamp for record in iterate_records(taken)] == [NOW_MS] * 2
+    assert [record.timestamp for record in iterate_records_of_batch(taken)] == [NOW_MS] * 2
 
 
 @given(st.data())
@@ -351,7 +351,7 @@ def test_corrupt_batches_are_never_accepted_and_do_not_crash_the_broker(
         taken, headers = validate_records(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
     except KafkaError:
         return
-    assert len(list(iterate_records(taken))) == headers[0].record_count == 3
+    assert len(list(iterate_records_of_batch(taken))) == headers[0].record_count == 3
 
 
 # --- in steps ---------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_a_large_batch_is_validated_in_many_steps_without_loss(
     count, taken = steps_of(log, data)
     assert isinstance(taken, memoryview)
     assert count >= len(sent) // 4096  # runs of equal records are checked at once
-    assert [record.key for record in iterate_records(taken)] == [record.key for record in sent]
+    assert [record.key for record in iterate_records_of_batch(taken)] == [record.key for record in sent]
     again = validate_records(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
     assert again == (taken, (check_batch(taken),))
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.monitoring.measuring import Measurements, bind_metrics_port
-from minibroker.broker.monitoring.metrics import Observed, generate_exposition
+from minibroker.broker.monitoring.metrics import MetricSources, generate_exposition
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
@@ -174,7 +174,7 @@ def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
         async with broker:
             await broker.acreate_topic("t", 400)
             running = broker.running
-            observed = Observed(running.cluster, running.server, *measured[2:5], measured.started_s)
+            observed = MetricSources(running.cluster, running.server, *measured[2:5], measured.started_s)
             scrape = asyncio.ensure_future(generate_exposition(observed))
             await asyncio.sleep(0)  # it has begun
             broker.reset()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
-from minibroker.web.asgi import STRANGERS_BYTES, Asgi
-from minibroker.web.messages import Answer, Refused, Request, make_text_answer
+from minibroker.web.asgi import STRANGERS_BYTES, AsgiApplication
+from minibroker.web.messages import Answer, Request, RequestRefused, make_text_answer
 
 Message = MutableMapping[str, Any]
 
@@ -28,7 +28,7 @@ class Client:
     async def send(self, message: Message) -> None:
         self.answers.append(message)
 
-    async def ask(self, application: Asgi, method: str = "POST", **headers: str) -> dict[str, str]:
+    async def ask(self, application: AsgiApplication, method: str = "POST", **headers: str) -> dict[str, str]:
         """Ask; return the headers of the answer."""
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         scope = {"type": "http", "method": method, "path": "/a%2Fb", "query_string": b"x=1", "headers": pairs}
@@ -47,20 +47,20 @@ def piece(content: bytes, *, more: bool = False) -> Message:
 async def echoed(request: Request) -> Answer:
     try:
         return make_text_answer(f"{request.path} {request.query_string} {(await request.read(9)).decode()}")
-    except Refused as error:
+    except RequestRefused as error:
         return make_text_answer(error.message, error.status)
 
 
 async def test_a_request_body_is_received_in_pieces() -> None:
     client = Client(piece(b"one", more=True), piece(b"two"))
-    headers = await client.ask(Asgi(echoed), **{"content-length": "6"})
+    headers = await client.ask(AsgiApplication(echoed), **{"content-length": "6"})
     assert client.body == b"/a/b x=1 onetwo" and headers["content-length"] == "15" and "connection" not in headers
 
 
 async def test_a_too_large_or_too_slow_request_body_is_rejected() -> None:
     for messages, status in (([piece(b"0123456789", more=True)], 413), ([piece(b"0", more=True)], 408)):
         client = Client(*messages)
-        headers = await client.ask(Asgi(echoed, body_seconds=0.01), **{"transfer-encoding": "chunked"})
+        headers = await client.ask(AsgiApplication(echoed, body_seconds=0.01), **{"transfer-encoding": "chunked"})
         assert (client.answers[0]["status"], headers["connection"]) == (status, "close")
 
 
@@ -69,15 +69,15 @@ async def test_an_unneeded_request_body_is_read_only_if_it_is_small() -> None:
         return make_text_answer("no", 401)
 
     client = Client(piece(bytes(STRANGERS_BYTES)))
-    assert "connection" not in await client.ask(Asgi(refused), **{"content-length": str(STRANGERS_BYTES)})
+    assert "connection" not in await client.ask(AsgiApplication(refused), **{"content-length": str(STRANGERS_BYTES)})
     client = Client(piece(bytes(STRANGERS_BYTES), more=True), piece(b"0", more=True), piece(b"?"))
-    assert (await client.ask(Asgi(refused), **{"transfer-encoding": "chunked"}))["connection"] == "close"
+    assert (await client.ask(AsgiApplication(refused), **{"transfer-encoding": "chunked"}))["connection"] == "close"
     assert client.messages == [piece(b"?")]
 
 
 async def test_the_response_to_head_has_no_body() -> None:
     client = Client(piece(b""))
-    assert (await client.ask(Asgi(echoed), "HEAD"))["content-length"] == "9"
+    assert (await client.ask(AsgiApplication(echoed), "HEAD"))["content-length"] == "9"
     assert client.body == b""
 
 
@@ -96,7 +96,7 @@ async def test_a_streamed_response_ends_when_its_client_disconnects() -> None:
         return Answer(forever(), kind="text/event-stream")
 
     client = Client(piece(b""))
-    asking = asyncio.create_task(client.ask(Asgi(stream), "GET"))
+    asking = asyncio.create_task(client.ask(AsgiApplication(stream), "GET"))
     while len(client.answers) < 3:
         await asyncio.sleep(0)
     client.has_left.set()
@@ -114,5 +114,5 @@ async def test_a_streamed_response_can_end_without_a_disconnect() -> None:
         return Answer(two())
 
     client = Client(piece(b""))
-    await client.ask(Asgi(stream), "GET")
+    await client.ask(AsgiApplication(stream), "GET")
     assert client.body == b"12" and client.answers[-1].get("more_body", False) is False

@@ -9,7 +9,7 @@ import pytest
 from minibroker.testing import Broker
 from minibroker.testing.control.app import make_control_app
 from minibroker.web.guard import Guard
-from minibroker.web.messages import Refused, Request
+from minibroker.web.messages import Request, RequestRefused
 from minibroker.web.routes import MOST_BYTES
 from tests.asking_applications import Asking
 
@@ -25,7 +25,7 @@ def test_a_token_can_have_any_characters(token: str) -> None:
     guard = Guard(token)
     guard(asked(authorization=f"Bearer {token}"))
     for wrong in ("", "Bearer", f"Bearer {token} ", f"Basic {token}"):
-        with pytest.raises(Refused, match="401"):
+        with pytest.raises(RequestRefused, match="401"):
             guard(asked(authorization=wrong))
 
 
@@ -46,7 +46,7 @@ def test_local_host_names_are_accepted_without_a_token(host: str) -> None:
     ],
 )
 def test_pages_of_other_sites_are_rejected(host: str, origin: str) -> None:
-    with pytest.raises(Refused, match="403"):
+    with pytest.raises(RequestRefused, match="403"):
         Guard(None)(asked(host=host, origin=origin))
 
 

@@ -12,8 +12,8 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.web import http_connection
 from minibroker.web import server as server_module
-from minibroker.web.asgi import Asgi
-from minibroker.web.messages import Answer, Refused, Request, make_text_answer
+from minibroker.web.asgi import AsgiApplication
+from minibroker.web.messages import Answer, Request, RequestRefused, make_text_answer
 from minibroker.web.server import Server
 
 Answering = Callable[[Request], Awaitable[Answer]]
@@ -29,7 +29,7 @@ async def echo(request: Request) -> Answer:
 async def served(answer: Answering = echo) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Serve, and yield a connection."""
     server = Server(HostPort())
-    await server.start(Asgi(answer))
+    await server.start(AsgiApplication(answer))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         yield reader, writer
@@ -91,7 +91,7 @@ async def test_a_client_that_expects_100_continue_receives_it() -> None:
 
 async def test_a_client_that_is_still_sending_its_body_receives_the_response() -> None:
     async def answer(request: Request) -> Answer:
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await request.read(1 << 20)
         return make_text_answer("too large", 413)
 
@@ -127,7 +127,7 @@ async def test_no_100_continue_is_sent_for_a_body_that_is_not_read(method: str) 
     async def answer(request: Request) -> Answer:
         try:
             await (request.read(9) if request.method == "POST" else asyncio.sleep(0))
-        except Refused as error:
+        except RequestRefused as error:
             return make_text_answer("", error.status)
         return make_text_answer("", 404)
 
@@ -230,7 +230,7 @@ async def test_a_request_is_answered_while_the_server_stops() -> None:
         return make_text_answer("done")
 
     server = Server(HostPort())
-    await server.start(Asgi(slow))
+    await server.start(AsgiApplication(slow))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(get("/"))
     await begun.wait()

@@ -13,7 +13,7 @@ import pytest
 from minibroker.addresses import HostPort
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.api.registry_application import RegistryApplication
-from minibroker.web.asgi import Asgi
+from minibroker.web.asgi import AsgiApplication
 from minibroker.web.server import Server
 from minibroker.web.stalled_connections import StalledConnections
 
@@ -142,7 +142,7 @@ async def test_a_client_may_wait_long_for_a_response() -> None:
 
 
 async def test_an_incomplete_body_is_an_error() -> None:
-    application = Asgi(RegistryApplication(cast(RegistryApi, Api())).answer, body_seconds=0.02)
+    application = AsgiApplication(RegistryApplication(cast(RegistryApi, Api())).answer, body_seconds=0.02)
     async with connected(application) as (reader, writer):
         writer.write(POST + b"123")
         answer = await reader.read()
@@ -163,5 +163,5 @@ async def test_a_request_whose_client_disconnects_within_its_body_is_not_handled
         answers.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    await Asgi(RegistryApplication(cast(RegistryApi, Api())).answer)(scope, receive, send)
+    await AsgiApplication(RegistryApplication(cast(RegistryApi, Api())).answer)(scope, receive, send)
     assert answers[0]["status"] == 400

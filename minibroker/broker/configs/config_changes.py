@@ -27,7 +27,7 @@ class ChangeKind(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """A change of one config. `value` is "" for DELETE."""
 
     name: str
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 def apply_config_changes(
-    table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]
+    table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
     """Return the texts `current` after the changes.
 
@@ -49,11 +49,11 @@ def apply_config_changes(
         elif kind is ChangeKind.DELETE:
             texts.pop(name, None)
         else:
-            texts[name] = _apply_list_change(table.get(name), texts.get(name), Change(name, kind, value))
+            texts[name] = _apply_list_change(table.get(name), texts.get(name), ConfigChange(name, kind, value))
     return texts
 
 
-def _apply_list_change(row: Setting | None, text: str | None, change: Change) -> str:
+def _apply_list_change(row: Setting | None, text: str | None, change: ConfigChange) -> str:
     """Return the list after the change; an unset list starts from the setting's default."""
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."

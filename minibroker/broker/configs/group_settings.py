@@ -201,7 +201,7 @@ GROUP_SETTINGS: Final = {
 }
 
 
-class Values(Protocol):
+class SettingValues(Protocol):
     """The broker's settings, as far as those of groups are compared with them."""
 
     def __getitem__(self, name: str) -> Any:
@@ -211,25 +211,25 @@ class Values(Protocol):
         """Return the current value, also of a setting without effect."""
 
 
-class Configs(Protocol):
+class ResourceConfigs(Protocol):
     """The configs of all resources, by type and name."""
 
     configs: dict[tuple[int, str], dict[str, str]]
 
 
-class Configured(Protocol):
+class ConfiguredCluster(Protocol):
     """The part of a cluster that has configs."""
 
     @property
-    def settings(self) -> Values:
+    def settings(self) -> SettingValues:
         """Return the settings of the broker."""
 
     @property
-    def image(self) -> Configs:
+    def image(self) -> ResourceConfigs:
         """Return the configs."""
 
 
-def get_group_config(cluster: Configured, group_id: str, name: str) -> Any:
+def get_group_config(cluster: ConfiguredCluster, group_id: str, name: str) -> Any:
     """Return a group's current value: its own, within the broker's current bounds, or the broker's."""
     setting = GROUP_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
@@ -250,7 +250,7 @@ def parse_duration_ms(text: str) -> int:
     return int(sum(float(part[:-1].replace(",", ".")) * unit_ms for part, unit_ms in parts))
 
 
-def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> dict[str, str]:
+def validate_group_overrides(settings: SettingValues, overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
     texts = {name: _normalize_group_config(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
@@ -276,7 +276,7 @@ def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> 
     return texts
 
 
-def _check_broker_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
+def _check_broker_bounds(settings: SettingValues, setting: GroupSetting, value: Any) -> None:
     least = None if setting.minimum is None else settings.get_value(setting.minimum)
     most = None if setting.maximum is None else settings.get_value(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):
@@ -306,7 +306,7 @@ def _make_invalid_config_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def find_group_settings_objection(settings: Values) -> str | None:
+def find_group_settings_objection(settings: SettingValues) -> str | None:
     """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
     for _, default, minimum, maximum in GROUP_SETTINGS.values():
         if default is None:

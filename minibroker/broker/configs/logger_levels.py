@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from minibroker.broker.configs.config_changes import Change, ChangeKind
+from minibroker.broker.configs.config_changes import ChangeKind, ConfigChange
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 ROOT = "root"
@@ -38,7 +38,7 @@ def _get_level_name(level: int) -> str:
     return next((text for text, number in LEVELS.items() if number <= level), "TRACE")
 
 
-def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
+def change_logger_levels(changes: Iterable[ConfigChange], *, validate_only: bool) -> None:
     """Set and unset levels, all or none. Raises KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
     wanted = list(changes)
     known = get_logger_levels()
@@ -51,7 +51,7 @@ def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> N
             log.warning("logger %s is at level %s now", change.name, _get_level_name(logger.getEffectiveLevel()))
 
 
-def _check_level_change(change: Change, known_levels: dict[str, str]) -> None:
+def _check_level_change(change: ConfigChange, known_levels: dict[str, str]) -> None:
     if change.kind not in (ChangeKind.SET, ChangeKind.DELETE):
         message = f"{change.kind.name} operation is not allowed for the BROKER_LOGGER resource"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

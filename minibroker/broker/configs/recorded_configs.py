@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS
 from minibroker.broker.configs.settings import get_broker_setting_declaration
-from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingScope
 from minibroker.broker.configs.settings_values import InvalidValue, parse_setting_value
 from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
@@ -77,7 +77,10 @@ def warn_of_settings_without_effect(
     for name in sorted(name for name, value in configs.items() if value is not None):
         row = _find_setting(resource_type, name)
         is_shared = (
-            row is not None and row.has_effect and row.scope is not Scope.BOTH and not name.startswith(OF_EACH_NODE)
+            row is not None
+            and row.has_effect
+            and row.scope is not SettingScope.BOTH
+            and not name.startswith(OF_EACH_NODE)
         )
         if is_further and is_shared:
             log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)

@@ -16,9 +16,9 @@ from minibroker.broker.configs.settings_table import (
     LONG_MAX,
     TIMESTAMP_TYPES,
     TOPIC_SETTINGS,
-    Scope,
     Setting,
-    Value,
+    SettingScope,
+    SettingValue,
 )
 from minibroker.broker.configs.settings_values import (
     InvalidValue,
@@ -131,8 +131,8 @@ class Settings:
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
         self._values = {name: self._get_effective_value(row) for name, row in BROKER_SETTINGS.items()}
         self._check_rules_between_settings()
-        self._topic_values: dict[str, Value] = {
-            topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
+        self._topic_values: dict[str, SettingValue] = {
+            topic: row.default if row.scope is SettingScope.TOPIC else self._values[row.name]
             for topic, row in TOPIC_SETTINGS.items()
         }
 
@@ -220,7 +220,7 @@ class Settings:
         """Return the sources of a broker setting's value, in order of precedence."""
         return tuple(self._iterate_config_synonyms(name))
 
-    def _parse_all_values(self) -> dict[str, Value]:
+    def _parse_all_values(self) -> dict[str, SettingValue]:
         """Return the typed value of every name that is set, from the source with the highest precedence."""
         return {
             name: parse_setting_value(get_broker_setting_declaration(name), name, text)
@@ -228,7 +228,7 @@ class Settings:
             for name, text in self._texts[source].items()
         }
 
-    def _get_effective_value(self, row: Setting) -> Value:
+    def _get_effective_value(self, row: Setting) -> SettingValue:
         """Return the value of a row, or else that of its first fallback with a value, converted to the row's unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
@@ -272,7 +272,7 @@ class Settings:
 
     def _make_topic_config_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         row = TOPIC_SETTINGS[name]
-        synonyms = () if row.scope is Scope.TOPIC else tuple(self._iterate_config_synonyms(row.name))
+        synonyms = () if row.scope is SettingScope.TOPIC else tuple(self._iterate_config_synonyms(row.name))
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT

@@ -19,13 +19,13 @@ from minibroker.broker.configs.valid_values import (
     Principals,
     Range,
     ReplicaList,
-    Valid,
+    ValidValues,
 )
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.batch import MAX_RECORD_BYTES
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
-Value = bool | int | float | str | tuple[str, ...] | None
+SettingValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
@@ -43,7 +43,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class Scope(Enum):
+class SettingScope(Enum):
     """Where a setting can be set: for the broker, for a topic, or for both under two names."""
 
     BROKER = "broker"
@@ -71,16 +71,16 @@ class Setting(NamedTuple):
 
     name: str
     type: ConfigType
-    default: Value
+    default: SettingValue
     documentation: str
-    valid: Valid | None = None
-    scope: Scope = Scope.BROKER
+    valid: ValidValues | None = None
+    scope: SettingScope = SettingScope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
     update: UpdateMode = UpdateMode.READ_ONLY
     inert: str = ""
     internal: bool = False
-    kafka_default: Value = None
+    kafka_default: SettingValue = None
     in_kafka: bool = True
 
     @property
@@ -130,17 +130,17 @@ PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINT
 
 
 def _make_topic_and_broker_setting(
-    topic: str, broker: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
+    topic: str, broker: str, type: ConfigType, default: SettingValue, text: str, valid: Any = None, **more: Any
 ) -> Setting:
     """Return a topic setting whose default is a dynamic broker setting."""
-    return Setting(broker, type, default, text, valid, Scope.BOTH, topic, update=CLUSTER_WIDE, **more)
+    return Setting(broker, type, default, text, valid, SettingScope.BOTH, topic, update=CLUSTER_WIDE, **more)
 
 
 def _make_topic_setting(
-    name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
+    name: str, type: ConfigType, default: SettingValue, text: str, valid: Any = None, **more: Any
 ) -> Setting:
     """Return a setting of topics only."""
-    return Setting(name, type, default, text, valid, Scope.TOPIC, name, **more)
+    return Setting(name, type, default, text, valid, SettingScope.TOPIC, name, **more)
 
 
 # fmt: off
@@ -401,5 +401,5 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 )
 # fmt: on
 
-BROKER_SETTINGS: Final = {row.name: row for row in SETTINGS if row.scope is not Scope.TOPIC}
+BROKER_SETTINGS: Final = {row.name: row for row in SETTINGS if row.scope is not SettingScope.TOPIC}
 TOPIC_SETTINGS: Final = {row.topic: row for row in SETTINGS if row.topic is not None}

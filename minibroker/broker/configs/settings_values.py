@@ -9,7 +9,7 @@ import re
 from math import isinf
 from typing import Any
 
-from minibroker.broker.configs.settings_table import ConfigType, Setting, Value
+from minibroker.broker.configs.settings_table import ConfigType, Setting, SettingValue
 from minibroker.broker.configs.valid_values import OneOf
 
 BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
@@ -25,7 +25,7 @@ class InvalidValue(ValueError):
     """A text that is no valid value of its setting; the message is Kafka's, in one line."""
 
 
-def parse_setting_value(setting: Setting, name: str, text: str) -> Value:
+def parse_setting_value(setting: Setting, name: str, text: str) -> SettingValue:
     """Return the typed value of a text.
 
     `name` is the setting's name in error messages, that of the broker or of the topic. Raises InvalidValue.
@@ -44,14 +44,14 @@ def parse_setting_value(setting: Setting, name: str, text: str) -> Value:
     return value
 
 
-def _find_unparsable_part(setting: Setting, value: Value) -> str | None:
+def _find_unparsable_part(setting: Setting, value: SettingValue) -> str | None:
     """Return the text that an error names: in a list, the first element that is not allowed."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
         return next((word for word in value if word not in setting.valid.choices), "")
     return format_setting_value(value)
 
 
-def _parse_as_config_type(type: ConfigType, text: str) -> Value:
+def _parse_as_config_type(type: ConfigType, text: str) -> SettingValue:
     if type is ConfigType.BOOLEAN:
         return _parse_boolean(text)
     if type in BITS:

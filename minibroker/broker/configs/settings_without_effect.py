@@ -32,13 +32,13 @@ from minibroker.broker.configs.settings_table import (
     STRING,
     ConfigType,
     Setting,
+    SettingValue,
     UpdateMode,
-    Value,
 )
 from minibroker.broker.configs.valid_values import AnyCaseOf, OneOf, Range
 
 
-def _make_setting(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
+def _make_setting(name: str, type: ConfigType, default: SettingValue, valid: Any = None, **more: Any) -> Setting:
     return Setting(name, type, default, "", valid, **more)
 
 

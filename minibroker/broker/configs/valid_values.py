@@ -49,7 +49,7 @@ _FORMATS = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0": 1, "0.10.1
 _LATEST_FORMAT = 2
 
 
-class Valid(Protocol):
+class ValidValues(Protocol):
     """What a value may be."""
 
     def find_validation_error(self, value: Any) -> str | None:

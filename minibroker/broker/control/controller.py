@@ -28,7 +28,7 @@ from minibroker.broker.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     SUPPORTED,
-    Update,
+    FeatureUpdate,
     check_feature_updates,
 )
 from minibroker.broker.metadata.image import Image
@@ -59,7 +59,7 @@ MINIMUM_ISR = "min.insync.replicas"
 DELETED_AT_ONCE = 4  # logs, a tenth of a millisecond each
 
 
-Charge = Callable[[int], None]  # of partitions that are about to be created
+ChargeMutations = Callable[[int], None]  # of partitions that are about to be created
 
 
 def _charge_no_quota(count: int) -> None:
@@ -89,7 +89,7 @@ class Controller:
         assignment: Sequence[tuple[int, Sequence[int]]] = (),
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
-        charge: Charge = _charge_no_quota,
+        charge: ChargeMutations = _charge_no_quota,
     ) -> Steps[tuple[bytes, Assignment]]:
         """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, create nothing; the id is 0.
 
@@ -210,7 +210,7 @@ class Controller:
         assignment: Assignment | None = None,
         *,
         validate_only: bool = False,
-        charge: Charge = _charge_no_quota,
+        charge: ChargeMutations = _charge_no_quota,
     ) -> Steps[None]:
         """Extend a topic to `count` partitions. Raises KafkaError with codes of CreatePartitions, or of `charge`."""
         topic = self._cluster.image.topics.get(name)
@@ -331,7 +331,7 @@ class Controller:
             first += self._make_min_isr_records_of_brokers(begun)
         return first
 
-    def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
+    def update_features_in_steps(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> Steps[None]:
         """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
         cluster = self._cluster
         image = cluster.image

@@ -26,7 +26,7 @@ log = logging.getLogger("minibroker.moves")
 FLUSH_WAIT_MS = 2  # how long to wait for a running flush of the log
 
 
-class Move:
+class LogMove:
     """The move of a partition's log to `directory`; `copy` is the unfinished copy there."""
 
     def __init__(self, partition: Partition, directory: LogDirectory, unique: str) -> None:
@@ -53,8 +53,8 @@ class LogMoves:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._moves: dict[Partition, Move] = {}
-        self._running: Move | None = None
+        self._moves: dict[Partition, LogMove] = {}
+        self._running: LogMove | None = None
 
     def start_move(self, partition: Partition, directory: LogDirectory) -> None:
         """Move the partition's log to `directory`; this replaces a move to another directory."""
@@ -64,7 +64,7 @@ class LogMoves:
         self.cancel_move(partition)
         if self._cluster.logs.find_directory_of(partition.log) is directory:
             return
-        self._moves[partition] = Move(partition, directory, self._make_unique_suffix())
+        self._moves[partition] = LogMove(partition, directory, self._make_unique_suffix())
         self._run_next_move()
 
     def cancel_move(self, partition: Partition) -> None:
@@ -73,7 +73,7 @@ class LogMoves:
         if move is not None:
             move.is_cancelled = True
 
-    def list_moves_to(self, directory: LogDirectory) -> list[Move]:
+    def list_moves_to(self, directory: LogDirectory) -> list[LogMove]:
         """Return the moves to this directory."""
         return [move for move in self._moves.values() if move.directory is directory and not move.is_obsolete]
 
@@ -92,7 +92,7 @@ class LogMoves:
                 return
             self._copy_next_segment(self._running)
 
-    def _copy_next_segment(self, move: Move) -> None:
+    def _copy_next_segment(self, move: LogMove) -> None:
         """Copy the next segment, or the whole rest if it is small."""
         copy = move.copy
         if move.is_obsolete:
@@ -115,7 +115,7 @@ class LogMoves:
         else:
             self._copy_tail_and_finish_move(move)
 
-    def _run_move_work_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
+    def _run_move_work_aside(self, move: LogMove, work: Work, then: Callable[[], None]) -> None:
         segment = move.copy.find_segment_to_copy()
 
         def continue_or_fail_move(error: Exception | None) -> None:
@@ -132,7 +132,7 @@ class LogMoves:
 
     # --- the last part --------------------------------------------------------------------------
 
-    def _copy_tail_and_finish_move(self, move: Move) -> None:
+    def _copy_tail_and_finish_move(self, move: LogMove) -> None:
         """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
         if move.is_obsolete:
             move.copy.log.flusher.release_held_flushes()
@@ -144,7 +144,7 @@ class LogMoves:
         else:
             self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_tail_and_finish_move, move))
 
-    def _replace_log_when_copied(self, move: Move, error: Exception | None) -> None:
+    def _replace_log_when_copied(self, move: LogMove, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
         move.copy.log.write_pending()  # so that the copy includes it
         if error is None and not move.is_obsolete and move.copy.is_almost_complete():
@@ -159,7 +159,7 @@ class LogMoves:
         else:
             self._copy_next_segment(move)
 
-    def _replace_log_by_copy(self, move: Move) -> None:
+    def _replace_log_by_copy(self, move: LogMove) -> None:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.copy_last_appends()
@@ -190,18 +190,18 @@ class LogMoves:
         )
         cluster.clock.run_aside(conclusion, partial(self._finish_move_or_log_error, move))
 
-    def _finish_move_or_log_error(self, move: Move, error: Exception | None) -> None:
+    def _finish_move_or_log_error(self, move: LogMove, error: Exception | None) -> None:
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
         self._end_and_run_next_move(move)
 
     # --- the end --------------------------------------------------------------------------------
 
-    def _fail_move(self, move: Move, error: Exception) -> None:
+    def _fail_move(self, move: LogMove, error: Exception) -> None:
         log.error("%s stays where it is: %s", move.partition, error)
         self._end_and_run_next_move(move)
 
-    def _end_and_run_next_move(self, move: Move) -> None:
+    def _end_and_run_next_move(self, move: LogMove) -> None:
         """Remove the move and its copy, if any, and start the next move."""
         if self._cluster.logs.disk.exists(move.copy.path):
             move.directory.remove_directory_soon(move.copy.path)

@@ -18,7 +18,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch, iterate_batches, read_header
 from minibroker.protocol.records.building import build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import WAITING, Steps, map_in_steps, run_all_steps
 
@@ -65,7 +65,7 @@ class CoordinatorLogSettings(NamedTuple):
     cleanup_policy: str = "compact"
 
 
-class Shard(Protocol):
+class CoordinatorShard(Protocol):
     """The state of a coordinator from one partition of its topic: a fold over the records."""
 
     def replay_record(self, record: Record, producer_id: int) -> None:
@@ -235,7 +235,7 @@ class CoordinatorLog:
         partitions = () if topic is None else topic.partitions
         return (partition for partition in partitions if partition.has_local_log and partition.log.is_in_use)
 
-    def replay_partition(self, partition: Partition, shard: Shard) -> Steps[None]:
+    def replay_partition(self, partition: Partition, shard: CoordinatorShard) -> Steps[None]:
         """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.
 
         Raises KafkaError if the log cannot be read.
@@ -246,7 +246,7 @@ class CoordinatorLog:
             try:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
-                for record in iterate_records(batch):
+                for record in iterate_records_of_batch(batch):
                     _replay_record(partition, header, record, shard)
             except KafkaError as error:
                 log.error("%s: the batch at offset %d is skipped: %s", partition, header.base_offset, error)
@@ -270,7 +270,7 @@ def iterate_stored_batches(
         offset = region.next_offset
 
 
-def _replay_record(partition: Partition, header: BatchHeader, record: Record, shard: Shard) -> None:
+def _replay_record(partition: Partition, header: BatchHeader, record: Record, shard: CoordinatorShard) -> None:
     try:
         if not header.is_control:
             shard.replay_record(record, header.producer_id if header.is_transactional else NO_PRODUCER)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.coordinators")
 
 
-class Kind(NamedTuple):
+class CoordinatorKind(NamedTuple):
     """A kind of coordinator: its topic, FindCoordinator's type of its keys, and its `CoordinatorRuntime`."""
 
     topic: str
@@ -39,9 +39,11 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.group_coordinator", "GroupCoordinator"),
-    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.transaction_coordinator", "TransactionCoordinator"),
-    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.share_coordinator", "ShareCoordinator"),
+    CoordinatorKind(GROUPS_TOPIC, 0, "minibroker.broker.groups.group_coordinator", "GroupCoordinator"),
+    CoordinatorKind(
+        TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.transaction_coordinator", "TransactionCoordinator"
+    ),
+    CoordinatorKind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.share_coordinator", "ShareCoordinator"),
 )
 
 

@@ -8,8 +8,8 @@ records that are appended in the turn and then applied, and loaded again if the 
                      v  |  after a delay
                     unreadable
 
-Each kind is a package with a subclass of `CoordinatorRuntime`, its `Shard`s, and a row in `coordinators`. It defines
-its records and operations.
+Each kind is a package with a subclass of `CoordinatorRuntime`, its `CoordinatorShard`s, a row in `coordinators`. It
+defines its records and operations.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
     CoordinatorLogSettings,
+    CoordinatorShard,
     Entry,
-    Shard,
 )
 from minibroker.broker.turn import Wait, find_pending_failure, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.coordinators")
 
-AnyShard = TypeVar("AnyShard", bound=Shard)
+AnyShard = TypeVar("AnyShard", bound=CoordinatorShard)
 Value = TypeVar("Value")
 
 RELOAD_MS: Final = 100  # after a failed write: a loaded shard may write at once, while the disk is still full

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
     from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
-Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
+CommittedPartition = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 SAID: Final = Struct(">qiBq")  # offset, leader epoch, metadata and time of the commit, as they lie in a record
 MARK: Final = CommittedOffset(-0x0101010101010102, -0x01010102, "", -0x0101010101010102)  # no text has such bytes
 
@@ -40,7 +40,7 @@ MARK: Final = CommittedOffset(-0x0101010101010102, -0x01010102, "", -0x010101010
 def commit_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
-    offsets: Sequence[Committed],
+    offsets: Sequence[CommittedPartition],
     check: Callable[[], None],
     producer: tuple[int, int] | None = None,
 ) -> Steps[None]:
@@ -61,7 +61,7 @@ class CommitTemplate:
 
     __slots__ = ("_group_id", "_pack", "_topic_ids", "_values", "_where")
 
-    def __init__(self, coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed]) -> None:
+    def __init__(self, coordinator: GroupCoordinator, group_id: str, offsets: Sequence[CommittedPartition]) -> None:
         """Raise ValueError if a batch of these cannot be made so."""
         self._group_id = group_id
         self._where = [(topic, partition) for topic, partition, _ in offsets]
@@ -108,7 +108,7 @@ class CommitTemplate:
 def _append_and_apply_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
-    offsets: Sequence[Committed],
+    offsets: Sequence[CommittedPartition],
     batch: memoryview,
     producer: tuple[int, int] | None,
 ) -> None:
@@ -125,7 +125,7 @@ def _append_and_apply_offsets(
 def _build_offsets_batch_in_steps(
     coordinator: GroupCoordinator,
     group_id: str,
-    offsets: Sequence[Committed],
+    offsets: Sequence[CommittedPartition],
     producer: tuple[int, int] | None,
 ) -> Steps[memoryview | None]:
     """Build the batch that records the offsets, for `append_batch`; None if there are no offsets.

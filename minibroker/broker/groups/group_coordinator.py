@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.groups")
 
 AnyGroup = TypeVar("AnyGroup", bound=Group)
-Replay = Callable[["GroupCoordinator", Any, Any], None]
+ReplayRecord = Callable[["GroupCoordinator", Any, Any], None]
 
 SETTINGS: Final = CoordinatorLogSettings(
     "offsets.topic.num.partitions",
@@ -361,7 +361,7 @@ def replay_classic_group_record(
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
-def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
+def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> ReplayRecord:
     """Return what folds in a record of a group of this kind, made if there is none.
 
     After its tombstone, a null value of a key `deleted_by`, its offsets are left.
@@ -375,7 +375,7 @@ def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], del
             offsets = CommittedOffsets() if group is None else group.offsets
             group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
         if value is not None or not isinstance(key, deleted_by):
-            group.apply_record_change(group_entries.Change(key, value))
+            group.apply_record_change(group_entries.GroupChange(key, value))
             return
         del coordinator.groups[group.group_id]
         if not group.offsets.is_empty:
@@ -394,11 +394,11 @@ def replay_share_group_record(coordinator: GroupCoordinator, key: Any, value: Me
     if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
         del coordinator.groups[group.group_id]
     else:
-        group.apply_record_change(group_entries.Change(key, value))
+        group.apply_record_change(group_entries.GroupChange(key, value))
 
 
 # How each record is folded in, by the type of its key. Others are ignored.
-REPLAYED: dict[type[Message], Replay] = {
+REPLAYED: dict[type[Message], ReplayRecord] = {
     group_records.LegacyOffsetCommitKey: replay_offset_record,
     group_records.OffsetCommitKey: replay_offset_record,
     group_records.GroupMetadataKey: replay_classic_group_record,

@@ -33,14 +33,14 @@ _OFFSET_WITH_ID = Struct(">hqiBqBBB16s")  # then tag, size and topic id
 EMPTY_STRING: Final = 1  # as its length is written in flexible versions
 
 
-class Change(NamedTuple):
+class GroupChange(NamedTuple):
     """One record: a key, and a value or None, which takes back what was recorded under the key."""
 
     key: Message
     value: Message | None
 
 
-def encode_changes(changes: Iterable[Change]) -> list[Entry]:
+def encode_changes(changes: Iterable[GroupChange]) -> list[Entry]:
     """Return the changes as they are appended, in the newest version."""
     return [encode_record_entry(key, value) for key, value in changes]
 

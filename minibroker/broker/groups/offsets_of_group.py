@@ -39,15 +39,15 @@ class CommittedOffset(NamedTuple):
         return now_ms - since_ms >= retention_ms
 
 
-Offsets = dict[tuple[str, int], CommittedOffset]
+OffsetsByPartition = dict[tuple[str, int], CommittedOffset]
 
 
 class CommittedOffsets:
     """Of one group, by (topic, partition). `pending` has, by producer id, what open transactions are to commit."""
 
     def __init__(self) -> None:
-        self.by_partition: Offsets = {}
-        self.pending: dict[int, Offsets] = {}
+        self.by_partition: OffsetsByPartition = {}
+        self.pending: dict[int, OffsetsByPartition] = {}
 
     def apply_offset(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         """Fold one record in; None takes the offset back, also from the open transactions."""

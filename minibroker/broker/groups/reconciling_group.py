@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
+from minibroker.broker.groups.consumer.timers import MemberTimers, TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
-from minibroker.broker.groups.group_entries import Change, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ log = logging.getLogger("minibroker.groups")
 AGAIN_MS = 1000  # after the removal of a member could not be recorded
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """The states, by their names in ListGroups and in descriptions. Only streams groups can be not ready."""
 
     EMPTY = "Empty"
@@ -89,7 +89,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def remove_members(self, members: Sequence[AnyMember]) -> None:
         """Remove members. Raises KafkaError if that cannot be recorded, and nothing has changed."""
 
-    def append_changes(self, changes: Sequence[Change], replaced: Group | None = None) -> None:
+    def append_changes(self, changes: Sequence[GroupChange], replaced: Group | None = None) -> None:
         """Append changes, all or none, and fold them in; this group then takes the place of `replaced`.
 
         Raises KafkaError with the code for the client, and nothing has changed.
@@ -107,14 +107,14 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         if replaced is not None:
             replaced.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def apply_record_change(self, change: Change) -> None:
+    def apply_record_change(self, change: GroupChange) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
 
     def start_timer_to_remove_member(
         self,
         member_id: str,
-        purpose: Purpose,
+        purpose: TimerPurpose,
         timeout_ms: int,
         reason: str,
         is_late: Callable[[], bool] = lambda: True,
@@ -155,14 +155,14 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     @property
     def state_name(self) -> str:
         if not self.members:
-            return State.EMPTY
+            return GroupState.EMPTY
         if not self.is_ready_for_target:
-            return State.NOT_READY
+            return GroupState.NOT_READY
         if self.epoch > self.assignment_epoch:
-            return State.ASSIGNING
+            return GroupState.ASSIGNING
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return State.STABLE
-        return State.RECONCILING
+            return GroupState.STABLE
+        return GroupState.RECONCILING
 
     @property
     def is_ready_for_target(self) -> bool:
@@ -284,4 +284,4 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
         timeout_ms = member.rebalance_timeout_ms
         reason = f"it did not give up {purpose} within {timeout_ms} ms"
-        self.start_timer_to_remove_member(member.member_id, Purpose.REVOCATION, timeout_ms, reason, has_same_epoch)
+        self.start_timer_to_remove_member(member.member_id, TimerPurpose.REVOCATION, timeout_ms, reason, has_same_epoch)

@@ -38,11 +38,11 @@ UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations an
 MAX_CHANGES = 10_000  # in one request, as in Kafka
 MAX_MATCHES = 100_000  # in one answer; an ACL that matches several filters counts several times
 
-Created = CreateAclsResponse.AclCreationResult
-Deleted = DeleteAclsResponse.DeleteAclsFilterResult
-Described = DescribeAclsResponse.DescribeAclsResource
+CreatedAcl = CreateAclsResponse.AclCreationResult
+DeletedAcls = DeleteAclsResponse.DeleteAclsFilterResult
+DescribedAcls = DescribeAclsResponse.DescribeAclsResource
 AnyFilter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
-Result = TypeVar("Result", Created, Deleted)
+Result = TypeVar("Result", CreatedAcl, DeletedAcls)
 Results = Steps[list[Result]]
 
 
@@ -52,13 +52,15 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
     context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-    resources: dict[tuple[int, str, int], Described] = {}
+    resources: dict[tuple[int, str, int], DescribedAcls] = {}
     for _, acl in await in_slices(_find_matching_acls(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
-            resources[pattern] = Described(resource_type=resource_type, resource_name=name, pattern_type=pattern_type)
-        entry = Described.AclDescription(
+            resources[pattern] = DescribedAcls(
+                resource_type=resource_type, resource_name=name, pattern_type=pattern_type
+            )
+        entry = DescribedAcls.AclDescription(
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
         )
         resources[pattern].acls.append(entry)
@@ -75,7 +77,7 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
         await pause()
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
-        results=(await in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
+        results=(await in_slices(_run_acl_changes_one_by_one(context, change, CreatedAcl, len(request.creations))))
     )
 
 
@@ -89,7 +91,7 @@ def _run_acl_changes_one_by_one(
     """
     acls = context.cluster.image.acls
     try:
-        key = ApiKey.CREATE_ACLS if result_type is Created else ApiKey.DELETE_ACLS
+        key = ApiKey.CREATE_ACLS if result_type is CreatedAcl else ApiKey.DELETE_ACLS
         context.authorize(ALTER_CLUSTER, message=make_denial_text(key, ALTER_CLUSTER))
         if context.cluster.authorizer is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
@@ -105,9 +107,11 @@ def _run_acl_changes_one_by_one(
     return (yield from map_in_steps(lambda _: _make_error_result(result_type, refused), range(requested_count)))
 
 
-def _create_valid_acls(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
+def _create_valid_acls(
+    context: RequestContext, creations: list[CreateAclsRequest.AclCreation]
+) -> Steps[list[CreatedAcl]]:
     """Commit all valid ACLs that do not exist yet. Raises KafkaError(POLICY_VIOLATION) if there are too many."""
-    results: list[Created] = []
+    results: list[CreatedAcl] = []
     wanted: dict[Acl, None] = {}
     for creation in creations:
         acl = Acl(
@@ -122,9 +126,9 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
         try:
             check_new_acl(acl)
             wanted[acl] = None
-            results.append(Created())
+            results.append(CreatedAcl())
         except KafkaError as error:
-            results.append(_make_error_result(Created, error))
+            results.append(_make_error_result(CreatedAcl, error))
         yield
     if len(wanted) > MAX_CHANGES:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
@@ -140,25 +144,25 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
     wanted = await in_slices(map_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(
-        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
+        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, DeletedAcls, len(wanted))))
     )
 
 
-def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
+def _delete_matching_acls(context: RequestContext, acl_filters: list[AclFilter]) -> Steps[list[DeletedAcls]]:
     """Delete the ACLs that match. The result of each filter lists all that match it.
 
     Raises KafkaError(INVALID_REQUEST) if there are too many.
     """
     acls_by_id: dict[bytes, Acl] = {}
-    results: list[Deleted] = []
+    results: list[DeletedAcls] = []
     count = 0
-    for each_filter in wanted:
+    for each_filter in acl_filters:
         try:
             each_filter.check_types_known()
         except KafkaError as error:
-            results.append(_make_error_result(Deleted, error))
+            results.append(_make_error_result(DeletedAcls, error))
             continue
-        result = Deleted(error_message=None)
+        result = DeletedAcls(error_message=None)
         for id, acl in (yield from _find_matching_acls(context, each_filter)):
             acls_by_id[id] = acl
             count += 1
@@ -174,8 +178,8 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
     return results
 
 
-def _encode_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
-    return Deleted.DeleteAclsMatchingAcl(
+def _encode_matching_acl(acl: Acl) -> DeletedAcls.DeleteAclsMatchingAcl:
+    return DeletedAcls.DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=acl.resource_type,
         resource_name=acl.name,
@@ -191,10 +195,10 @@ def _make_error_result(result_type: type[Result], error: KafkaError) -> Result:
     return result_type(error_code=error.code, error_message=error.message)
 
 
-def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
+def _find_matching_acls(context: RequestContext, acl_filter: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
     found = []
     for portion in split_into_portions(list(context.cluster.image.acls.by_id.items())):
-        found += [(id, acl) for id, acl in portion if wanted.matches_acl(acl)]
+        found += [(id, acl) for id, acl in portion if acl_filter.matches_acl(acl)]
         yield
     return found
 

@@ -24,8 +24,8 @@ from minibroker.protocol.messages.configs import (
 )
 from minibroker.protocol.steps import map_in_steps
 
-Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
-Answer = AlterConfigsResponse.AlterConfigsResourceResponse
+ChangedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
+ResourceAnswer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
@@ -36,7 +36,7 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
     return AlterConfigsResponse(
         responses=[
-            Answer(
+            ResourceAnswer(
                 error_code=answer.error_code,
                 error_message=answer.error_message,
                 resource_type=answer.resource_type,
@@ -47,17 +47,19 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
 
 
-def _find_changes_of_resource(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
+def _find_changes_of_resource(
+    context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource
+) -> ChangedResource:
     """Return the change after which a resource has exactly the settings in the request."""
     named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})
     lines = [
-        Changed.AlterableConfig(name=config.name, config_operation=ChangeKind.SET, value=config.value)
+        ChangedResource.AlterableConfig(name=config.name, config_operation=ChangeKind.SET, value=config.value)
         for config in resource.configs
     ]
     lines += [
-        Changed.AlterableConfig(name=name, config_operation=ChangeKind.DELETE, value=None)
+        ChangedResource.AlterableConfig(name=name, config_operation=ChangeKind.DELETE, value=None)
         for name in current
         if name not in named
     ]
-    return Changed(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=lines)
+    return ChangedResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=lines)

@@ -27,7 +27,7 @@ from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
-    from minibroker.broker.groups.commits import Committed
+    from minibroker.broker.groups.commits import CommittedPartition
     from minibroker.broker.requests.context import RequestContext
     from minibroker.storage.log import Log
     from minibroker.storage.pending import Pending
@@ -66,7 +66,7 @@ class OffsetCommitTemplate:
         context: RequestContext,
         frame: memoryview,
         request: OffsetCommitRequest,
-        offsets: Sequence[Committed],
+        offsets: Sequence[CommittedPartition],
         response: OffsetCommitResponse,
     ) -> None:
         """Remember the request in `frame`, and all of its `offsets`. Raises ValueError if its encoding is unusual."""
@@ -132,7 +132,7 @@ class OffsetCommitTemplate:
 def remember_commit_template(
     context: RequestContext,
     request: OffsetCommitRequest,
-    offsets: Sequence[Committed],
+    offsets: Sequence[CommittedPartition],
     response: OffsetCommitResponse,
 ) -> None:
     """Prepare for the next OffsetCommit if this is the connection's second in a row of the same size and group."""
@@ -151,7 +151,7 @@ def _make_template(
     context: RequestContext,
     frame: memoryview,
     request: OffsetCommitRequest,
-    offsets: Sequence[Committed],
+    offsets: Sequence[CommittedPartition],
     response: OffsetCommitResponse,
 ) -> OffsetCommitTemplate | None:
     answered = sum(len(topic.partitions) for topic in response.topics)

@@ -53,7 +53,7 @@ from minibroker.protocol.steps import (
 )
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.commits import Committed
+    from minibroker.broker.groups.commits import CommittedPartition
     from minibroker.broker.groups.group import CheckPartition
     from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
@@ -84,7 +84,7 @@ FIRST_WITH_TOPIC_IDS = 10
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    steps = Commit(context, request).commit_requested_offsets()
+    steps = OffsetCommit(context, request).commit_requested_offsets()
     return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
@@ -102,7 +102,7 @@ def _import_commit_template_module() -> ModuleType:
     return commit_template
 
 
-class Commit:
+class OffsetCommit:
     """One OffsetCommit.
 
     `_asked` has the answers for partitions that exist, `_accepted` those for valid offsets, and `_has_missing` says
@@ -118,7 +118,7 @@ class Commit:
         self._topics: dict[str, Topic] = {}
         self._asked: list[CommitAnswer] = []
         self._accepted: list[CommitAnswer] = []
-        self._offsets: list[Committed] = []
+        self._offsets: list[CommittedPartition] = []
         self._has_missing = False
 
     def commit_requested_offsets(self) -> Steps[OffsetCommitResponse]:
@@ -372,7 +372,7 @@ def _fetch_offsets_of_group(
     except KafkaError as error:
         return Group(group_id=requested.group_id, error_code=error.code)
     offsets = CommittedOffsets() if group is None else group.offsets
-    fetch = Fetching(context, offsets, request.require_stable)
+    fetch = OffsetsFetch(context, offsets, request.require_stable)
     if requested.topics is None:
         topics = yield from fetch.fetch_offsets_of_all_topics()
     else:
@@ -384,7 +384,7 @@ def _fetch_offsets_of_group(
     return Group(group_id=requested.group_id, topics=topics)
 
 
-class Fetching:
+class OffsetsFetch:
     """Reads the offsets of one group for an answer. The topics that were `refused` come last there, as in Kafka."""
 
     def __init__(self, context: RequestContext, offsets: CommittedOffsets, require_stable: bool) -> None:

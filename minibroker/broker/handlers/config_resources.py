@@ -24,7 +24,7 @@ Resource = ListConfigResourcesResponse.ConfigResource
 FIRST_WITH_TYPES = 1
 
 
-class Type(IntEnum):
+class ResourceType(IntEnum):
     """Kafka's ConfigResource.Type, in the order in which Kafka lists them."""
 
     GROUP = 32
@@ -37,20 +37,20 @@ class Type(IntEnum):
 @handles(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-    kinds = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
-    if kinds - set(Type):
+    kinds = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {ResourceType.CLIENT_METRICS}
+    if kinds - set(ResourceType):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             Resource(resource_name=name, resource_type=kind)
-            for kind in Type
+            for kind in ResourceType
             if kind in kinds or not kinds
             for name in NAMES[kind](context)
         ]
     )
 
 
-def _make_lister_of_resources(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
+def _make_lister_of_resources(kind: ResourceType) -> Callable[[RequestContext], Iterable[str]]:
     def list_names_of_type(context: RequestContext) -> Iterable[str]:
         configs = context.cluster.image.configs
         return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]
@@ -58,10 +58,10 @@ def _make_lister_of_resources(kind: Type) -> Callable[[RequestContext], Iterable
     return list_names_of_type
 
 
-NAMES: dict[Type, Callable[[RequestContext], Iterable[str]]] = {
-    Type.GROUP: _make_lister_of_resources(Type.GROUP),
-    Type.CLIENT_METRICS: _make_lister_of_resources(Type.CLIENT_METRICS),
-    Type.BROKER_LOGGER: lambda context: map(str, context.cluster.nodes),
-    Type.BROKER: lambda context: map(str, context.cluster.nodes),
-    Type.TOPIC: lambda context: context.cluster.image.topics,
+NAMES: dict[ResourceType, Callable[[RequestContext], Iterable[str]]] = {
+    ResourceType.GROUP: _make_lister_of_resources(ResourceType.GROUP),
+    ResourceType.CLIENT_METRICS: _make_lister_of_resources(ResourceType.CLIENT_METRICS),
+    ResourceType.BROKER_LOGGER: lambda context: map(str, context.cluster.nodes),
+    ResourceType.BROKER: lambda context: map(str, context.cluster.nodes),
+    ResourceType.TOPIC: lambda context: context.cluster.image.topics,
 }

@@ -40,8 +40,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from minibroker.protocol.steps import map_in_steps
 
-Described = DescribeConfigsResponse.DescribeConfigsResult
-DescribedEntry = Described.DescribeConfigsResourceResult
+DescribedConfigs = DescribeConfigsResponse.DescribeConfigsResult
+DescribedEntry = DescribedConfigs.DescribeConfigsResourceResult
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
@@ -85,8 +85,8 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     return DescribeConfigsResponse(results=results)
 
 
-def _make_error_result(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
-    return Described(
+def _make_error_result(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> DescribedConfigs:
+    return DescribedConfigs(
         error_code=error.code,
         error_message=error.message,
         resource_type=resource.resource_type,
@@ -99,8 +99,10 @@ def _describe_configs_of_resource(
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
     described: Callable[[ConfigEntry], DescribedEntry],
-) -> Described:
-    answer = Described(error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name)
+) -> DescribedConfigs:
+    answer = DescribedConfigs(
+        error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
     wanted = resource.configuration_keys
     try:
         namings.count_repeated_name((resource.resource_type, resource.resource_name))

@@ -34,7 +34,7 @@ from minibroker.protocol.messages.consumer_groups import (
 )
 from minibroker.protocol.steps import map_in_steps, map_once_in_steps
 
-Described = ConsumerGroupDescribeResponse.DescribedGroup
+DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 FEW = 100  # topics whose rights are checked in one step
 FIRST_WITH_CONSUMER_GROUPS = 1  # level of group.version
@@ -104,7 +104,7 @@ def _set_heartbeat_error(response: ConsumerGroupHeartbeatResponse, error: KafkaE
 async def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    def describe_group(group_id: str) -> Described:
+    def describe_group(group_id: str) -> DescribedGroup:
         group = _describe_consumer_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
@@ -113,7 +113,7 @@ async def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
 
 
-def _describe_consumer_group(context: RequestContext, group_id: str) -> Described:
+def _describe_consumer_group(context: RequestContext, group_id: str) -> DescribedGroup:
     from minibroker.broker.groups.consumer.consumer_descriptions import describe_consumer_group
 
     try:
@@ -124,7 +124,7 @@ def _describe_consumer_group(context: RequestContext, group_id: str) -> Describe
         authorize_described_topics(context, _collect_topic_names(found))
         return found
     except KafkaError as error:
-        return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
 
 
 def authorize_described_topics(context: RequestContext, names: Iterable[str]) -> None:
@@ -134,7 +134,7 @@ def authorize_described_topics(context: RequestContext, names: Iterable[str]) ->
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
 
 
-def _collect_topic_names(group: Described) -> dict[str, None]:
+def _collect_topic_names(group: DescribedGroup) -> dict[str, None]:
     """Return the topics of the members' assignments, each once."""
     return {
         part.topic_name: None

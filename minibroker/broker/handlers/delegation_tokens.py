@@ -38,7 +38,7 @@ from minibroker.protocol.steps import map_in_steps
 NO_TIME = -1
 MAX_RENEWERS = 1000  # of a token; Kafka is only limited by the size of a record
 
-Described = DescribeDelegationTokenResponse.DescribedDelegationToken
+DescribedToken = DescribeDelegationTokenResponse.DescribedDelegationToken
 
 
 @handles(ApiKey.CREATE_DELEGATION_TOKEN, durable=True)
@@ -160,10 +160,10 @@ def _may_see_token(context: RequestContext, record: DelegationTokenRecord, own_p
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 
 
-def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> Described:
+def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> DescribedToken:
     owner, requester = delegation.parse_principal(record.owner), delegation.parse_principal(record.requester)
     renewers = map(delegation.parse_principal, record.renewers)
-    return Described(
+    return DescribedToken(
         principal_type=owner.type,
         principal_name=owner.name,
         token_requester_principal_type=requester.type,
@@ -174,7 +174,7 @@ def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> D
         token_id=record.token_id,
         hmac=context.cluster.image.tokens.compute_token_secret(record.token_id),
         renewers=[
-            Described.DescribedDelegationTokenRenewer(principal_type=one.type, principal_name=one.name)
+            DescribedToken.DescribedDelegationTokenRenewer(principal_type=one.type, principal_name=one.name)
             for one in renewers
         ],
     )

@@ -12,7 +12,7 @@ validate_only, 2 one answer for all features.
 from __future__ import annotations
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.metadata.features import Update
+from minibroker.broker.metadata.features import FeatureUpdate
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, make_denial_text
@@ -20,7 +20,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-Result = UpdateFeaturesResponse.UpdatableFeatureResult
+FeatureResult = UpdateFeaturesResponse.UpdatableFeatureResult
 
 LAST_WITH_RESULTS = 1
 
@@ -29,7 +29,7 @@ LAST_WITH_RESULTS = 1
 async def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
     asked = request.feature_updates
-    updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
+    updates = [FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
@@ -42,5 +42,5 @@ async def update_features(context: RequestContext, request: UpdateFeaturesReques
     listed = updates if context.version <= LAST_WITH_RESULTS else []
     return UpdateFeaturesResponse(
         error_message=None,
-        results=[Result(feature=update.name, error_message=ErrorCode.NONE.name) for update in listed],
+        results=[FeatureResult(feature=update.name, error_message=ErrorCode.NONE.name) for update in listed],
     )

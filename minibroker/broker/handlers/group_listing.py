@@ -32,8 +32,8 @@ from minibroker.protocol.messages.groups import (
 )
 from minibroker.protocol.steps import map_in_steps, map_once_in_steps
 
-Described = DescribeGroupsResponse.DescribedGroup
-Deleted = DeleteGroupsResponse.DeletableGroupResult
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 FIRST_WITH_NOT_FOUND = 6
 DEAD = "Dead"
@@ -41,7 +41,7 @@ DEAD = "Dead"
 
 @handles(ApiKey.DESCRIBE_GROUPS)
 async def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    def describe_group(group_id: str) -> Described:
+    def describe_group(group_id: str) -> DescribedGroup:
         group = _describe_classic_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
@@ -50,17 +50,17 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
     return DescribeGroupsResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.groups))))
 
 
-def _describe_classic_group(context: RequestContext, group_id: str) -> Described:
+def _describe_classic_group(context: RequestContext, group_id: str) -> DescribedGroup:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, group_id)
         groups.check_is_coordinator(context.node, group_id)
     except KafkaError as error:
-        return Described(group_id=group_id, error_code=error.code)
+        return DescribedGroup(group_id=group_id, error_code=error.code)
     try:
         return groups.get_classic_group(group_id).describe()
     except KafkaError as error:
-        described = Described(group_id=group_id, group_state=DEAD)
+        described = DescribedGroup(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:
             described.error_code, described.error_message = error.code, error.message
         return described
@@ -102,7 +102,7 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = await in_slices(
         map_in_steps(
-            lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
+            lambda group_id: DeletedGroup(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
         )
     )
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
@@ -117,7 +117,7 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     return response
 
 
-def _set_deletion_error(result: Deleted, error: KafkaError) -> None:
+def _set_deletion_error(result: DeletedGroup, error: KafkaError) -> None:
     result.error_code = error.code
 
 

@@ -38,8 +38,8 @@ FIRST_SYNC_WITH_PROTOCOL = 5
 FIRST_LEAVE_WITH_SEVERAL = 3
 UNKNOWN_MEMBER = ""
 
-Identity = LeaveGroupRequest.MemberIdentity
-Left = LeaveGroupResponse.MemberResponse
+MemberIdentity = LeaveGroupRequest.MemberIdentity
+LeftMember = LeaveGroupResponse.MemberResponse
 
 
 @handles(ApiKey.JOIN_GROUP)
@@ -98,7 +98,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 @handles(ApiKey.LEAVE_GROUP)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     several = context.version >= FIRST_LEAVE_WITH_SEVERAL
-    members = request.members if several else [Identity(member_id=request.member_id)]
+    members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     context.authorize(READ_GROUP, request.group_id)
     try:
         left = context.cluster.groups.get_group_for_member_request(context.node, request.group_id).leave(members)
@@ -106,7 +106,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
         if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise
         left = [  # the group does not exist: each member gets the error
-            Left(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
+            LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
             for each in members
         ]
     return LeaveGroupResponse(members=left) if several else LeaveGroupResponse(error_code=left[0].error_code)

@@ -18,8 +18,8 @@ from functools import partial
 
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics_overrides
 from minibroker.broker.configs.config_changes import (
-    Change,
     ChangeKind,
+    ConfigChange,
     apply_config_changes,
     check_config_text_sizes,
     find_config_changes,
@@ -50,7 +50,7 @@ from minibroker.protocol.messages.configs import (
 )
 from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
 
-Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+AlteredResource = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 TO_ALTER: dict[int, Right] = {
@@ -76,7 +76,7 @@ async def incremental_alter_configs(
 
 def change_configs_of_resources(
     context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
-) -> Steps[list[Altered]]:
+) -> Steps[list[AlteredResource]]:
     """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
     `loggers` is whether levels of loggers may be changed.
@@ -93,9 +93,9 @@ def _alter_configs_of_resource(
     *,
     validate_only: bool,
     loggers: bool,
-) -> Steps[Altered]:
+) -> Steps[AlteredResource]:
     kind, name = resource.resource_type, resource.resource_name
-    answer = Altered(resource_type=kind, resource_name=name, error_message=None)
+    answer = AlteredResource(resource_type=kind, resource_name=name, error_message=None)
     try:
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -146,14 +146,19 @@ def _check_config_resource(resource: AskedResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _parse_config_changes(resource: AskedResource) -> list[Change]:
+def _parse_config_changes(resource: AskedResource) -> list[ConfigChange]:
     for config in resource.configs:
         if config.config_operation not in ChangeKind.__members__.values():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
-    return [Change(config.name, ChangeKind(config.config_operation), config.value or "") for config in resource.configs]
+    return [
+        ConfigChange(config.name, ChangeKind(config.config_operation), config.value or "")
+        for config in resource.configs
+    ]
 
 
-def _compute_new_topic_configs(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _compute_new_topic_configs(
+    context: RequestContext, name: str, changes: Iterable[ConfigChange]
+) -> dict[str, str | None]:
     cluster = context.cluster
     topic = context.find_topic(name)
     current = {} if topic is None else topic.overrides
@@ -167,7 +172,9 @@ def _compute_new_topic_configs(context: RequestContext, name: str, changes: Iter
     return find_config_changes(current, valid)
 
 
-def _compute_new_broker_configs(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
+def _compute_new_broker_configs(
+    context: RequestContext, name: str, changes: Sequence[ConfigChange]
+) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
         check_names_own_broker(context, name, "Node id")
@@ -187,7 +194,7 @@ def _compute_new_broker_configs(context: RequestContext, name: str, changes: Seq
     return changed
 
 
-def _find_list_settings(changes: Iterable[Change]) -> dict[str, Setting]:
+def _find_list_settings(changes: Iterable[ConfigChange]) -> dict[str, Setting]:
     """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
     changed = [
         (change, get_broker_setting_declaration(change.name)) for change in changes if change.kind in LIST_CHANGES
@@ -211,7 +218,9 @@ def _check_min_isr_change(name: str, text: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _compute_new_group_configs(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _compute_new_group_configs(
+    context: RequestContext, name: str, changes: Iterable[ConfigChange]
+) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
@@ -220,7 +229,7 @@ def _compute_new_group_configs(context: RequestContext, name: str, changes: Iter
 
 
 def _compute_new_client_metrics_configs(
-    context: RequestContext, name: str, changes: Iterable[Change]
+    context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")

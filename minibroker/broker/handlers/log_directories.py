@@ -38,8 +38,8 @@ from minibroker.storage.names import MAX_NAME_BYTES, make_future_log_name
 
 log = logging.getLogger("minibroker.moves")
 
-Result = DescribeLogDirsResponse.DescribeLogDirsResult
-TopicResult = Result.DescribeLogDirsTopic
+DirectoryResult = DescribeLogDirsResponse.DescribeLogDirsResult
+TopicResult = DirectoryResult.DescribeLogDirsTopic
 PartitionResult = TopicResult.DescribeLogDirsPartition
 
 MovedTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
@@ -49,7 +49,7 @@ FIRST_WITH_SPACE = 4
 NO_UNIQUE = "0" * 32  # for the length of a name
 
 # Partition indexes by topic name; None means all.
-Asked = dict[str, set[int]] | None
+RequestedPartitions = dict[str, set[int]] | None
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
@@ -63,7 +63,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     return DescribeLogDirsResponse(results=results)
 
 
-def _get_requested_partitions(request: DescribeLogDirsRequest) -> Asked:
+def _get_requested_partitions(request: DescribeLogDirsRequest) -> RequestedPartitions:
     if request.topics is None:
         return None
     asked: dict[str, set[int]] = defaultdict(set)
@@ -72,8 +72,10 @@ def _get_requested_partitions(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _describe_log_directory(context: RequestContext, directory: LogDirectory, requested: Asked) -> Steps[Result]:
-    result = Result(log_dir=os.path.abspath(directory.path))
+def _describe_log_directory(
+    context: RequestContext, directory: LogDirectory, requested: RequestedPartitions
+) -> Steps[DirectoryResult]:
+    result = DirectoryResult(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
             result.total_bytes, result.usable_bytes = context.cluster.logs.disk.measure_space_bytes(directory.path)
@@ -97,7 +99,7 @@ def _describe_log_directory(context: RequestContext, directory: LogDirectory, re
     return result
 
 
-def _is_requested(context: RequestContext, name: str, index: int, requested: Asked) -> bool:
+def _is_requested(context: RequestContext, name: str, index: int, requested: RequestedPartitions) -> bool:
     if name == METADATA_TOPIC or (requested is not None and index not in requested.get(name, ())):
         return False
     partition = context.find_partition(name, index)

@@ -72,7 +72,7 @@ FIRST_VERSIONS = {
 }
 
 
-class Found(NamedTuple):
+class FoundOffset(NamedTuple):
     """An offset with its timestamp (ms) and leader epoch; each is -1 if there is none."""
 
     offset: int = -1
@@ -168,22 +168,22 @@ def _list_offsets_before(partition: Partition, timestamp: int, max_count: int, n
     return newest[: max(max_count, 0)]
 
 
-def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps[Found]:
+def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps[FoundOffset]:
     log = partition.log
     limit_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
-        return Found(limit_offset, leader_epoch=partition.leader_epoch)
+        return FoundOffset(limit_offset, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(log.log_start_offset, leader_epoch=_find_first_leader_epoch(partition))
+        return FoundOffset(log.log_start_offset, leader_epoch=_find_first_leader_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return Found()
+        return FoundOffset()
     if log.settings.message_format_version == 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{partition} has message format 0.")
     if timestamp == MAX_TIMESTAMP:
         record = yield from log.find_offset_of_max_timestamp_in_steps()
     else:
         record = yield from log.find_offset_for_timestamp_in_steps(timestamp)
-    return Found() if record is None or record.offset >= limit_offset else Found(*record)
+    return FoundOffset() if record is None or record.offset >= limit_offset else FoundOffset(*record)
 
 
 def _find_first_leader_epoch(partition: Partition) -> int:

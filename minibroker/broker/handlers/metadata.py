@@ -38,7 +38,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import (
-    Counts,
+    KeyCounts,
     Steps,
     count_items_in_steps,
     map_by_steps,
@@ -122,7 +122,7 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
     return answers
 
 
-def _have_too_many_partitions(context: RequestContext, names: Counts[str]) -> Steps[bool]:
+def _have_too_many_partitions(context: RequestContext, names: KeyCounts[str]) -> Steps[bool]:
     """Return whether the topics that are missing would have more partitions than one request may create."""
     each_count: int = context.cluster.settings["num.partitions"]
     if len(names) * each_count <= MAXIMUM_PARTITIONS_PER_REQUEST:

@@ -33,10 +33,10 @@ from minibroker.protocol.messages.replicas import (
 from minibroker.protocol.steps import Steps, split_into_portions
 
 AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
-Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
-AlteredPartition = Altered.ReassignablePartitionResponse
-Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
-OngoingPartition = Ongoing.OngoingPartitionReassignment
+ReassignedTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AlteredPartition = ReassignedTopic.ReassignablePartitionResponse
+OngoingReassignment = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = OngoingReassignment.OngoingPartitionReassignment
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
@@ -54,7 +54,7 @@ async def alter_partition_reassignments(
     )
     for topic in request.topics:
         await pause()
-        answer = Altered(name=topic.name)
+        answer = ReassignedTopic(name=topic.name)
         for portion in split_into_portions(topic.partitions):
             answer.partitions += _alter_reassignments_in_portion(context, request, topic.name, portion)
             await pause()
@@ -68,7 +68,7 @@ def _make_error_response(
     """Answer with the error for each partition too, as Kafka does."""
     response = AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     for topic in request.topics:
-        answer = Altered(name=topic.name)
+        answer = ReassignedTopic(name=topic.name)
         for asked in topic.partitions:
             refused = AlteredPartition(partition_index=asked.partition_index)
             refused.error_code, refused.error_message = error.code, error.message
@@ -134,7 +134,7 @@ async def list_partition_reassignments(
             ]
             await pause()
         if ongoing:
-            response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
+            response.topics.append(OngoingReassignment(name=topic.name, partitions=ongoing))
         await pause()
     return response
 

@@ -45,7 +45,7 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional,
 from minibroker.protocol.records.validation import SMALL_BYTES
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, run_all_steps
-from minibroker.storage.format_validation import Validated
+from minibroker.storage.format_validation import ValidatedBatches
 from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.validation import (
     accepts_plain_batches,
@@ -269,7 +269,7 @@ def _append_batch(
     partition: Partition,
     request: ProduceRequest,
     index: int,
-    validated: Validated,
+    validated: ValidatedBatches,
     joined: Wait | None,
     now_ms: int,
 ) -> PartitionAnswer:

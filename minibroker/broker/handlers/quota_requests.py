@@ -14,7 +14,12 @@ from collections import Counter
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import Filter, check_quota_value, make_quota_record, parse_quota_entity
+from minibroker.broker.quotas.client_quotas import (
+    EntityFilter,
+    check_quota_value,
+    make_quota_record,
+    parse_quota_entity,
+)
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -34,9 +39,9 @@ from minibroker.protocol.messages.quotas import (
 )
 from minibroker.protocol.steps import count_items_in_steps, map_in_steps
 
-Described = DescribeClientQuotasResponse.EntryData
-Asked = AlterClientQuotasRequest.EntryData
-Altered = AlterClientQuotasResponse.EntryData
+DescribedQuotas = DescribeClientQuotasResponse.EntryData
+RequestedQuotas = AlterClientQuotasRequest.EntryData
+AlteredQuotas = AlterClientQuotasResponse.EntryData
 
 
 @handles(ApiKey.DESCRIBE_CLIENT_QUOTAS)
@@ -47,7 +52,7 @@ async def describe_client_quotas(
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-        matching = Filter(components, strict=request.strict).iterate_matching_entities(quotas)
+        matching = EntityFilter(components, strict=request.strict).iterate_matching_entities(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
@@ -58,12 +63,13 @@ async def describe_client_quotas(
     return DescribeClientQuotasResponse(entries=entries)
 
 
-def _describe_quota_entity(entity: QuotaEntity, values: dict[str, float]) -> Described:
-    return Described(
+def _describe_quota_entity(entity: QuotaEntity, values: dict[str, float]) -> DescribedQuotas:
+    return DescribedQuotas(
         entity=[
-            Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sort_entity_by_type(entity)
+            DescribedQuotas.EntityData(entity_type=kind, entity_name=name)
+            for kind, name in _sort_entity_by_type(entity)
         ],
-        values=[Described.ValueData(key=key, value=value) for key, value in sorted(values.items())],
+        values=[DescribedQuotas.ValueData(key=key, value=value) for key, value in sorted(values.items())],
     )
 
 
@@ -78,7 +84,7 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
-        answer = answers[parts] = Altered(error_message=None)
+        answer = answers[parts] = AlteredQuotas(error_message=None)
         answer.entity = await in_slices(map_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
@@ -92,11 +98,11 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _encode_entity_part(part: tuple[str, str | None]) -> Altered.EntityData:
-    return Altered.EntityData(entity_type=part[0], entity_name=part[1])
+def _encode_entity_part(part: tuple[str, str | None]) -> AlteredQuotas.EntityData:
+    return AlteredQuotas.EntityData(entity_type=part[0], entity_name=part[1])
 
 
-def _parse_quota_entity(entry: Asked) -> QuotaEntity:
+def _parse_quota_entity(entry: RequestedQuotas) -> QuotaEntity:
     """Return the entity of an entry, which need not exist. If a type is listed twice, the last one counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
@@ -105,7 +111,7 @@ def _format_quota_entity(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity_by_type(entity))
 
 
-def _make_quota_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
+def _make_quota_records(context: RequestContext, entry: RequestedQuotas) -> list[ClientQuotaRecord]:
     """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = parse_quota_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)

@@ -29,8 +29,8 @@ from minibroker.protocol.steps import count_items_in_steps, map_in_steps
 
 FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
-Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
-Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+DescribedCredentials = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+AlteredCredentials = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 
@@ -42,7 +42,7 @@ async def describe_user_scram_credentials(
     if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         # As in Kafka, there is a result for each user, but without the user's name.
-        refused = [Described(error_code=denied, error_message=None) for _ in request.users or ()]
+        refused = [DescribedCredentials(error_code=denied, error_message=None) for _ in request.users or ()]
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
@@ -55,8 +55,8 @@ async def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _describe_scram_credentials(context: RequestContext, name: str, count: int) -> Described:
-    result = Described(user=name)
+def _describe_scram_credentials(context: RequestContext, name: str, count: int) -> DescribedCredentials:
+    result = DescribedCredentials(user=name)
     known = context.cluster.image.scram_credentials
     found = [known[name, mechanism] for mechanism in ScramMechanism if (name, mechanism) in known]
     try:
@@ -69,7 +69,9 @@ def _describe_scram_credentials(context: RequestContext, name: str, count: int) 
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     result.credential_infos = [
-        Described.CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found if count == 1
+        DescribedCredentials.CredentialInfo(mechanism=one.mechanism, iterations=one.iterations)
+        for one in found
+        if count == 1
     ]
     return result
 
@@ -87,9 +89,11 @@ async def alter_user_scram_credentials(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _alter_scram_credentials(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
+def _alter_scram_credentials(
+    context: RequestContext, name: str, changes: list[Upsertion | Deletion]
+) -> AlteredCredentials:
     """Make the one change of a user. Of several, refuse all, but report an error of the first one instead."""
-    result = Altered(user=name, error_message=None)
+    result = AlteredCredentials(user=name, error_message=None)
     change = changes[0]
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER))

@@ -27,14 +27,14 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.broker.share.deliveries import NOT_ACQUIRED
-from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
-from minibroker.broker.share.share_partition import Delivered, SharePartition, translate_coordinator_error
+from minibroker.broker.share.runs import AcknowledgeType, RangeAcknowledgement
+from minibroker.broker.share.share_partition import DeliveredBatches, SharePartition, translate_coordinator_error
 from minibroker.broker.share.share_partitions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     SessionKey,
+    SharedPartition,
     ShareSession,
-    Wanted,
     check_member_id,
 )
 from minibroker.broker.share.states import ShareKey
@@ -54,7 +54,7 @@ FetchTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
 FetchAnswer = FetchTopicAnswer.PartitionData
 AcknowledgeTopicAnswer = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 AcknowledgeAnswer = AcknowledgeTopicAnswer.PartitionData
-Said = ShareFetchRequest.FetchTopic | ShareAcknowledgeRequest.AcknowledgeTopic
+RequestedTopic = ShareFetchRequest.FetchTopic | ShareAcknowledgeRequest.AcknowledgeTopic
 Batch = (
     ShareFetchRequest.FetchTopic.FetchPartition.AcknowledgementBatch
     | ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition.AcknowledgementBatch
@@ -92,13 +92,11 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
     session = await in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
-    fetching = Fetching(context, request, group_id, member_id, session)
+    fetching = ShareFetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await in_slices(
-                _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
-            )
+            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, renews=request.is_renew_ack))
             context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
@@ -113,7 +111,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     return await in_slices(fetching.make_response())
 
 
-async def _acquire_when_records_arrive(fetching: Fetching) -> None:
+async def _acquire_when_records_arrive(fetching: ShareFetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
         await in_slices(fetching.add_watch_to_partitions(watch))
@@ -167,7 +165,7 @@ def _update_share_session(
     return session
 
 
-class Fetching:
+class ShareFetching:
     """One ShareFetch: the partitions of its session, and its answers so far.
 
     If they are many, it works in steps. Nothing happens between reading records of a partition and acquiring them.
@@ -181,9 +179,9 @@ class Fetching:
         self.group_id = group_id
         self.member_id = member_id
         self.session = session
-        self.shares: dict[Wanted, SharePartition] = {}
-        self._answers: dict[Wanted, FetchAnswer] = {}
-        self._delivered: dict[Wanted, Delivered] = {}
+        self.shares: dict[SharedPartition, SharePartition] = {}
+        self._answers: dict[SharedPartition, FetchAnswer] = {}
+        self._delivered: dict[SharedPartition, DeliveredBatches] = {}
         self._has_error = False
         self._max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
@@ -194,7 +192,7 @@ class Fetching:
         """Return whether the partitions are too many for one step."""
         return len(self.shares) > FEW
 
-    def get_partition_answer(self, wanted: Wanted) -> FetchAnswer:
+    def get_partition_answer(self, wanted: SharedPartition) -> FetchAnswer:
         """Return the answer for a partition, an empty one at first."""
         if wanted not in self._answers:
             self._answers[wanted] = FetchAnswer(
@@ -202,7 +200,7 @@ class Fetching:
             )
         return self._answers[wanted]
 
-    def _set_partition_error(self, wanted: Wanted, error: KafkaError) -> None:
+    def _set_partition_error(self, wanted: SharedPartition, error: KafkaError) -> None:
         answer = self.get_partition_answer(wanted)
         answer.error_code, answer.error_message = error.code, error.message
         self._has_error = True
@@ -210,9 +208,9 @@ class Fetching:
         if partition is not None:
             answer.current_leader = make_current_leader_answer(partition, FetchAnswer.LeaderIdAndEpoch)
 
-    def open_share_partitions(self) -> Steps[dict[Wanted, None]]:
+    def open_share_partitions(self) -> Steps[dict[SharedPartition, None]]:
         """Find the share partitions of the session; return those that nobody has used yet."""
-        made: dict[Wanted, None] = {}
+        made: dict[SharedPartition, None] = {}
         shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
             try:
@@ -226,7 +224,7 @@ class Fetching:
             yield
         return made
 
-    def _get_led_partition(self, wanted: Wanted) -> Partition:
+    def _get_led_partition(self, wanted: SharedPartition) -> Partition:
         """Return a partition of the session. That of a deleted topic has the name that the session has learnt."""
         try:
             return _find_led_partition(self.context, wanted)
@@ -238,7 +236,7 @@ class Fetching:
         self.context.get_led_partition(name, wanted[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def attempt_first_acquisition(self, opened: dict[Wanted, None], *, last: bool) -> Steps[bool]:
+    def attempt_first_acquisition(self, opened: dict[SharedPartition, None], *, last: bool) -> Steps[bool]:
         """Do as `attempt_acquisition`, but as in Kafka, a share partition that nobody has used yet comes alone.
 
         There, the first one whose state was read completes the request.
@@ -267,12 +265,12 @@ class Fetching:
     def attempt_acquisition_of_changed(self, watch: Watch) -> Steps[bool]:
         """Attempt what `watch` has seen, or for the last time if it is late."""
         grown, watch.grown = watch.grown, {}
-        changed: Iterable[Wanted] | None = [(each.topic.topic_id, each.index) for each in grown]
+        changed: Iterable[SharedPartition] | None = [(each.topic.topic_id, each.index) for each in grown]
         if watch.has_changed or watch.is_late:
             changed, watch.has_changed = None, False
         return (yield from self.attempt_acquisition(changed, last=watch.is_late))
 
-    def attempt_acquisition(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
+    def attempt_acquisition(self, among: Iterable[SharedPartition] | None = None, *, last: bool = False) -> Steps[bool]:
         """Acquire records if there are enough of them, or as a last attempt; return whether to answer.
 
         With `among`, only these partitions have changed since the last attempt.
@@ -306,7 +304,7 @@ class Fetching:
                 yield
         return False
 
-    def _read_region(self, wanted: Wanted, max_bytes: int) -> Region | None:
+    def _read_region(self, wanted: SharedPartition, max_bytes: int) -> Region | None:
         """Return the next records of a partition, or None. An error is put into its answer."""
         share = self.shares[wanted]
         try:
@@ -317,7 +315,9 @@ class Fetching:
             self._set_partition_error(wanted, translate_coordinator_error(error))
             return None
 
-    def _acquire_records(self, wanted: Wanted, records_left: int, left_bytes: int) -> Steps[Delivered | None]:
+    def _acquire_records(
+        self, wanted: SharedPartition, records_left: int, left_bytes: int
+    ) -> Steps[DeliveredBatches | None]:
         """Acquire records of a partition; while all that is read was aborted, go on behind it."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
@@ -337,7 +337,7 @@ class Fetching:
             yield
         return None
 
-    def _put_records_into_answer(self, wanted: Wanted, delivered: Delivered) -> None:
+    def _put_records_into_answer(self, wanted: SharedPartition, delivered: DeliveredBatches) -> None:
         answer = self.get_partition_answer(wanted)
         answer.records = delivered.region
         answer.acquired_records = [
@@ -401,10 +401,10 @@ def _get_lock_duration_ms(context: RequestContext, group_id: str) -> int:
     return int(get_group_config(context.cluster, group_id, "share.record.lock.duration.ms"))
 
 
-def _find_led_partition(context: RequestContext, wanted: Wanted) -> Partition:
+def _find_led_partition(context: RequestContext, shared: SharedPartition) -> Partition:
     """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
-    context.authorize_topic(READ_TOPIC, wanted[0])
-    return context.get_led_partition(*wanted)
+    context.authorize_topic(READ_TOPIC, shared[0])
+    return context.get_led_partition(*shared)
 
 
 # --- ShareAcknowledge -----------------------------------------------------------------------------------------------
@@ -421,9 +421,7 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await in_slices(
-                _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
-            )
+            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, renews=request.is_renew_ack))
             context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
@@ -445,9 +443,11 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     )
 
 
-def _set_partition_error(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
+def _set_partition_error(
+    context: RequestContext, shared: SharedPartition, answer: AcknowledgeAnswer, error: KafkaError
+) -> None:
     answer.error_code, answer.error_message = error.code, error.message
-    partition = context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
+    partition = context.find_partition(*shared) if error.code in LEADER_IS_ANOTHER else None
     if partition is not None:
         answer.current_leader = make_current_leader_answer(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
 
@@ -455,7 +455,7 @@ def _set_partition_error(context: RequestContext, wanted: Wanted, answer: Acknow
 # --- acknowledgements -----------------------------------------------------------------------------------------------
 
 
-def _iterate_acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, Sequence[Batch]]]:
+def _iterate_acknowledgements(topics: Iterable[RequestedTopic]) -> Iterator[tuple[SharedPartition, Sequence[Batch]]]:
     """Yield the partitions that have acknowledgements in the request, with these."""
     for topic in topics:
         for asked in topic.partitions:
@@ -464,17 +464,11 @@ def _iterate_acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, 
 
 
 def _acknowledge_records(
-    context: RequestContext,
-    group_id: str,
-    member_id: str,
-    wanted: Wanted,
-    batches: Sequence[Batch],
-    *,
-    renews: bool,
+    context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, renews: bool
 ) -> Steps[Wait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
-    partition = _find_led_partition(context, wanted)
-    acknowledgements: list[Acknowledgement] = []
+    partition = _find_led_partition(context, shared)
+    acknowledgements: list[RangeAcknowledgement] = []
     for portion in split_into_portions(batches):
         for batch in portion:
             acknowledgements.append(_parse_acknowledgement(batch, renews=renews))
@@ -484,17 +478,17 @@ def _acknowledge_records(
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
     try:
-        share = yield from context.cluster.shares.find_or_open_share_partition(group_id, partition)
-        return share.acknowledge_records(member_id, acknowledgements)
+        share = yield from context.cluster.shares.find_or_open_share_partition(key.group_id, partition)
+        return share.acknowledge_records(key.member_id, acknowledgements)
     except KafkaError as error:
         raise translate_coordinator_error(error) from None
 
 
-def _parse_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:
+def _parse_acknowledgement(batch: Batch, *, renews: bool) -> RangeAcknowledgement:
     """Return the acknowledgement of a request. Raises KafkaError(INVALID_REQUEST)."""
     types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
     if count <= 0 or not types or len(types) not in (1, count):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "An acknowledgement has one type, or one for each offset.")
     if not set(types) <= (TYPES if renews else TYPES - {AcknowledgeType.RENEW}):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
-    return Acknowledgement(batch.first_offset, batch.last_offset, types)
+    return RangeAcknowledgement(batch.first_offset, batch.last_offset, types)

@@ -49,13 +49,13 @@ from minibroker.protocol.messages.share_groups import (
 )
 from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps, map_once_in_steps
 
-Described = ShareGroupDescribeResponse.DescribedGroup
+DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
 GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 TopicOffsets = GroupOffsets.DescribeShareGroupOffsetsResponseTopic
 PartitionOffset = TopicOffsets.DescribeShareGroupOffsetsResponsePartition
-Altered = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
-AlteredPartition = Altered.AlterShareGroupOffsetsResponsePartition
-Deleted = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+AlteredTopic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+AlteredPartition = AlteredTopic.AlterShareGroupOffsetsResponsePartition
+DeletedTopic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
 # Only the APIs of share groups tell these codes in words.
@@ -118,7 +118,7 @@ def _set_heartbeat_error(response: ShareGroupHeartbeatResponse, error: KafkaErro
 async def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    def describe_group(group_id: str) -> Described:
+    def describe_group(group_id: str) -> DescribedGroup:
         try:
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
@@ -126,7 +126,7 @@ async def share_group_describe(
             _check_share_group_coordinator(context, group_id, named=False)
             described = _describe_share_group(context, context.cluster.groups.get_share_group(group_id))
         except KafkaError as error:
-            return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
             described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return described
@@ -134,7 +134,7 @@ async def share_group_describe(
     return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
 
 
-def _describe_share_group(context: RequestContext, group: ShareGroup) -> Described:
+def _describe_share_group(context: RequestContext, group: ShareGroup) -> DescribedGroup:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
     members = []
     for member in iterate_in_hash_order(group.members):
@@ -147,7 +147,7 @@ def _describe_share_group(context: RequestContext, group: ShareGroup) -> Describ
         ]
         authorize_described_topics(context, [part.topic_name for part in parts])
         members.append(
-            Described.Member(
+            DescribedGroup.Member(
                 member_id=member.member_id,
                 rack_id=member.rack_id,
                 member_epoch=member.epoch,
@@ -157,7 +157,7 @@ def _describe_share_group(context: RequestContext, group: ShareGroup) -> Describ
                 assignment=ShareGroupDescribeResponse.Assignment(topic_partitions=parts),
             )
         )
-    return Described(
+    return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -276,8 +276,8 @@ def _alter_start_offsets_of_topic(
     context: RequestContext,
     group: ShareGroup,
     requested: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
-) -> Altered:
-    answer = Altered(topic_name=requested.topic_name)
+) -> AlteredTopic:
+    answer = AlteredTopic(topic_name=requested.topic_name)
     try:
         context.authorize(READ_TOPIC, requested.topic_name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         topic = context.get_topic(requested.topic_name)
@@ -334,8 +334,8 @@ async def delete_share_group_offsets(
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-def _delete_start_offsets_of_topic(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
-    answer = Deleted(topic_name=name)
+def _delete_start_offsets_of_topic(context: RequestContext, group: ShareGroup, name: str) -> DeletedTopic:
+    answer = DeletedTopic(topic_name=name)
     try:
         context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         answer.topic_id = topic_id = context.get_topic(name).topic_id

@@ -50,7 +50,7 @@ from minibroker.protocol.steps import Steps, map_in_steps, map_once_in_steps
 if TYPE_CHECKING:
     from minibroker.broker.groups.streams.topology import NewTopic
 
-Described = StreamsGroupDescribeResponse.DescribedGroup
+DescribedGroup = StreamsGroupDescribeResponse.DescribedGroup
 
 LISTED = 3  # names in a message
 NOT_STORED = 1  # the status of a description that nobody keeps
@@ -162,10 +162,10 @@ def _create_internal_topics(
 
 def _add_status_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
     """Add a detail to the status that says that topics are missing."""
-    from minibroker.broker.groups.streams.topology import Status
+    from minibroker.broker.groups.streams.topology import HeartbeatStatus
 
     for status in response.status or ():
-        if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+        if status.status_code == HeartbeatStatus.MISSING_INTERNAL_TOPICS:
             status.status_detail += detail
 
 
@@ -176,7 +176,7 @@ def _add_status_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> 
 async def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    def describe_group(group_id: str) -> Described:
+    def describe_group(group_id: str) -> DescribedGroup:
         group = _describe_streams_group(context, group_id)
         if group.error_code == ErrorCode.NONE:
             group.topology_description_status = NOT_STORED if request.include_topology_description else 0
@@ -187,7 +187,7 @@ async def streams_group_describe(
     return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
 
 
-def _describe_streams_group(context: RequestContext, group_id: str) -> Described:
+def _describe_streams_group(context: RequestContext, group_id: str) -> DescribedGroup:
     from minibroker.broker.groups.streams.streams_describing import describe_streams_group
 
     try:
@@ -196,12 +196,12 @@ def _describe_streams_group(context: RequestContext, group_id: str) -> Described
         context.cluster.groups.check_coordinator_and_id(context.node, group_id)
         group = context.cluster.groups.get_streams_group(group_id)
     except KafkaError as error:
-        return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
     names = () if group.topology is None else group.topology.topic_names
     if not all(context.allows(DESCRIBE_TOPIC, name) for name in names):
         message = "The described group uses topics that the client is not authorized to describe."
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return Described(group_id=group_id, error_code=code, error_message=message)
+        return DescribedGroup(group_id=group_id, error_code=code, error_message=message)
     return describe_streams_group(group)
 
 

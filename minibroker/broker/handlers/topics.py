@@ -48,10 +48,10 @@ from minibroker.protocol.messages.topics import (
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
 
-Created = CreateTopicsResponse.CreatableTopicResult
-CreatedConfig = Created.CreatableTopicConfigs
-Deleted = DeleteTopicsResponse.DeletableTopicResult
-Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+CreatedTopic = CreateTopicsResponse.CreatableTopicResult
+CreatedConfig = CreatedTopic.CreatableTopicConfigs
+DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
+GrownTopic = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
@@ -86,8 +86,8 @@ def _choose_partition_count(context: RequestContext, topic: CreateTopicsRequest.
     return default if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
-def _make_creation_error(name: str, error: KafkaError) -> Created:
-    return Created(name=name, error_code=error.code, error_message=error.message)
+def _make_creation_error(name: str, error: KafkaError) -> CreatedTopic:
+    return CreatedTopic(name=name, error_code=error.code, error_message=error.message)
 
 
 def _find_repeated_names(names: Iterable[str]) -> Steps[dict[str, None]]:
@@ -107,7 +107,7 @@ def _create_topic(
     topic: CreateTopicsRequest.CreatableTopic,
     validate_only: bool,
     described: Callable[[ConfigEntry], CreatedConfig],
-) -> Steps[Created]:
+) -> Steps[CreatedTopic]:
     try:
         if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
             context.authorize(CREATE_TOPIC, topic.name, message="Authorization failed.")
@@ -125,9 +125,9 @@ def _create_topic(
         return _make_creation_error(topic.name, error)
     if not context.allows(DESCRIBE_TOPIC_CONFIGS, topic.name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return Created(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
+        return CreatedTopic(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
     texts = {name: value for name, value in overrides.items() if value is not None}
-    return Created(
+    return CreatedTopic(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
@@ -156,7 +156,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         names_and_ids = ((topic.name, topic.topic_id) for topic in request.topics)
     else:
         names_and_ids = ((name, ZERO_UUID) for name in request.topic_names)
-    refused: list[Deleted] = []
+    refused: list[DeletedTopic] = []
     found: Counter[Topic] = Counter()
     counts = await in_slices(count_items_in_steps(names_and_ids))
     for (name, topic_id), count in counts.items():
@@ -173,11 +173,11 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
-def _make_deletion_error(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
-    return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+def _make_deletion_error(name: str | None, topic_id: bytes, error: KafkaError) -> DeletedTopic:
+    return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[Deleted]:
+def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[DeletedTopic]:
     """Delete a topic, unless the request has both its name and its id."""
     try:
         if twice:
@@ -188,7 +188,7 @@ def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[D
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
         return _make_deletion_error(topic.name, topic.topic_id, error)
-    return Deleted(name=topic.name, topic_id=topic.topic_id)
+    return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
 
 def _check_topic_may_be_deleted(context: RequestContext, name: str | None, topic_id: bytes, repeated: bool) -> None:
@@ -235,7 +235,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
         map_by_steps(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
     )
     results += [
-        Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        GrownTopic(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated
     ]
     return CreatePartitionsResponse(results=results)
@@ -243,7 +243,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
 
 def _add_partitions_to_topic(
     context: RequestContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool
-) -> Steps[Grown]:
+) -> Steps[GrownTopic]:
     assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
     controller = context.cluster.controller
     try:
@@ -253,5 +253,5 @@ def _add_partitions_to_topic(
             topic.name, topic.count, assignment, validate_only=validate_only, charge=charge
         )
     except KafkaError as error:
-        return Grown(name=topic.name, error_code=error.code, error_message=error.message)
-    return Grown(name=topic.name)
+        return GrownTopic(name=topic.name, error_code=error.code, error_message=error.message)
+    return GrownTopic(name=topic.name)

@@ -28,7 +28,7 @@ from minibroker.broker.security.operations import (
     READ_TOPIC,
     ResourceType,
 )
-from minibroker.broker.transactions.transaction import LABELS, State, Transaction
+from minibroker.broker.transactions.transaction import LABELS, Transaction, TransactionState
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (
@@ -45,8 +45,8 @@ from minibroker.storage.producers.producer_state import ProducerEntry
 if TYPE_CHECKING:
     from minibroker.patterns.program import Pattern
 
-Described = DescribeTransactionsResponse.TransactionState
-Listed = ListTransactionsResponse.TransactionState
+DescribedTransaction = DescribeTransactionsResponse.TransactionState
+ListedTransaction = ListTransactionsResponse.TransactionState
 TopicAnswer = DescribeProducersResponse.TopicResponse
 PartitionAnswer = TopicAnswer.PartitionResponse
 ProducerAnswer = PartitionAnswer.ProducerState
@@ -63,30 +63,30 @@ async def describe_transactions(
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _describe_transaction(context: RequestContext, transactional_id: str) -> Described:
+def _describe_transaction(context: RequestContext, transactional_id: str) -> DescribedTransaction:
     transactions = context.cluster.transactions
     try:
         context.authorize(DESCRIBE_TRANSACTIONAL_ID, transactional_id)
         transactions.check_is_coordinator(context.node, transactional_id)
     except KafkaError as error:
-        return Described(error_code=error.code, transactional_id=transactional_id)
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
     transaction = transactions.transactions.get(transactional_id)
     if transaction is None:
-        return Described(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
+        return DescribedTransaction(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(
         transactions.markers.get_partitions_without_marker(transactional_id) or transaction.partitions
     ):
         if context.allows(DESCRIBE_TOPIC, topic):
             by_topic.setdefault(topic, []).append(index)
-    return Described(
+    return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=transaction.state.api_name,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[Described.TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()],
+        topics=[DescribedTransaction.TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()],
     )
 
 
@@ -107,7 +107,7 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
         transactional_id = transaction.transactional_id
         is_here = transactions.find_coordinator_node(transactional_id) is context.node
         if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
-            listed = Listed(
+            listed = ListedTransaction(
                 transactional_id=transactional_id,
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.api_name,
@@ -117,7 +117,7 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
 
 
 def _make_transaction_filter(
-    request: ListTransactionsRequest, states: set[State], now_ms: int
+    request: ListTransactionsRequest, states: set[TransactionState], now_ms: int
 ) -> Callable[[Transaction], bool]:
     """Return a function that returns whether a transaction matches the filters of a request.
 
@@ -128,7 +128,7 @@ def _make_transaction_filter(
 
     def matches(transaction: Transaction) -> bool:
         return (
-            transaction.state is not State.DEAD
+            transaction.state is not TransactionState.DEAD
             and (not states or transaction.state in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
             and (request.duration_filter < 0 or now_ms - transaction.start_ms > request.duration_filter)

@@ -38,8 +38,8 @@ from minibroker.protocol.steps import Steps, have_few_items, run_all_steps
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-Answer = TopicAnswer.TxnOffsetCommitResponsePartition
-Asked = tuple[Topic, AskedPartition, Answer]
+PartitionAnswer = TopicAnswer.TxnOffsetCommitResponsePartition
+AskedOffset = tuple[Topic, AskedPartition, PartitionAnswer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
@@ -82,9 +82,9 @@ def _translate_error_for_version(context: RequestContext, error: KafkaError) -> 
 
 def _collect_existing_partitions(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
-) -> Steps[list[Asked]]:
+) -> Steps[list[AskedOffset]]:
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
-    existing: list[Asked] = []
+    existing: list[AskedOffset] = []
     for topic in request.topics:
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
         known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -100,7 +100,7 @@ def _collect_existing_partitions(
         yield
         for partition in topic.partitions:
             yield
-            answer = Answer(partition_index=partition.partition_index)
+            answer = PartitionAnswer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             if known is None or known.find_partition(partition.partition_index) is None:
                 answer.error_code = unknown
@@ -110,14 +110,14 @@ def _collect_existing_partitions(
     return existing
 
 
-def _set_error_of_partitions(requested: Iterable[Asked], error: KafkaError) -> None:
+def _set_error_of_partitions(requested: Iterable[AskedOffset], error: KafkaError) -> None:
     for _, _, answer in requested:
         answer.error_code = error.code
 
 
 def _record_pending_offsets(
-    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[Asked]
-) -> Steps[tuple[list[Asked], Wait | None]]:
+    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[AskedOffset]
+) -> Steps[tuple[list[AskedOffset], Wait | None]]:
     """Record the offsets as pending. Return the accepted partitions, and the wait of `_add_offsets_to_transaction`.
 
     Raises KafkaError if all are refused.
@@ -168,7 +168,7 @@ def _add_offsets_to_transaction(
 
 
 def _check_committing_member(
-    context: RequestContext, request: TxnOffsetCommitRequest, partitions: Sequence[Asked]
+    context: RequestContext, request: TxnOffsetCommitRequest, partitions: Sequence[AskedOffset]
 ) -> None:
     """Check that the client may commit offsets of these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch

@@ -51,15 +51,15 @@ from minibroker.protocol.steps import (
     split_into_portions,
 )
 
-Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+RequestedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic
 MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
 MarkerTopicResult = MarkerResult.WritableTxnMarkerTopicResult
-Codes = dict[TopicPartition, ErrorCode]
+CodesByPartition = dict[TopicPartition, ErrorCode]
 
 FIRST_WITH_PRODUCER_FENCED: Final = 2
 FIRST_ADD_PARTITIONS_OF_BROKERS: Final = 4
@@ -111,15 +111,15 @@ def _add_partitions_for_producer(
 def _add_partitions_for_brokers(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Steps[AddPartitionsToTxnResponse]:
-    outcomes: list[tuple[Asked, Codes]] = []
+    outcomes: list[tuple[RequestedTransaction, CodesByPartition]] = []
     for asked in request.transactions:
         outcomes.append((asked, (yield from _add_or_verify_for_broker(context, asked))))
         yield
     done = AddPartitionsToTxnResponse()
-    written: list[Result] = []
+    written: list[TransactionResult] = []
     for asked, codes in outcomes:
         topics = yield from _make_topic_results(asked.topics, codes)
-        result = Result(transactional_id=asked.transactional_id, topic_results=topics)
+        result = TransactionResult(transactional_id=asked.transactional_id, topic_results=topics)
         done.results_by_transaction.append(result)
         if not asked.verify_only and not any(codes.values()):
             written.append(result)
@@ -134,7 +134,7 @@ def _add_partitions_for_brokers(
     return done
 
 
-def _set_error_of_result(result: Result, error: KafkaError) -> None:
+def _set_error_of_result(result: TransactionResult, error: KafkaError) -> None:
     _set_error_of_topics(result.topic_results, error.code)
 
 
@@ -144,7 +144,7 @@ def _set_error_of_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None
             partition.partition_error_code = code
 
 
-def _add_or_verify_for_broker(context: RequestContext, requested: Asked) -> Steps[Codes]:
+def _add_or_verify_for_broker(context: RequestContext, requested: RequestedTransaction) -> Steps[CodesByPartition]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
     codes = yield from _find_partition_error_codes(context, requested.topics, by_producer=False)
     if any(codes.values()):
@@ -169,9 +169,9 @@ def _add_or_verify_for_broker(context: RequestContext, requested: Asked) -> Step
 
 def _find_partition_error_codes(
     context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool
-) -> Steps[Codes]:
+) -> Steps[CodesByPartition]:
     """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
-    codes: Codes = {}
+    codes: CodesByPartition = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if by_producer and (
@@ -188,7 +188,7 @@ def _find_partition_error_codes(
     return codes
 
 
-def _make_topic_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
+def _make_topic_results(topics: Sequence[AskedTopic], codes: CodesByPartition) -> Steps[list[TopicResult]]:
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)

@@ -58,7 +58,7 @@ INITIAL = {name: feature.initial for name, feature in FEATURES.items() if featur
 NOT_SUPPORTED = range(1)  # level 0 turns a feature off
 
 
-class Update(NamedTuple):
+class FeatureUpdate(NamedTuple):
     """The level that a client requests for a feature; `kind` is an UpgradeType, or an invalid number."""
 
     name: str
@@ -67,7 +67,7 @@ class Update(NamedTuple):
 
 
 def check_feature_updates(
-    updates: Iterable[Update], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
+    updates: Iterable[FeatureUpdate], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
 ) -> None:
     """Validate all updates together; `current` has the current levels.
 
@@ -90,14 +90,14 @@ def check_feature_updates(
             _check_kraft_version_change(update, current.get(update.name, 0))
 
 
-def _check_upgrade_type(update: Update) -> None:
+def _check_upgrade_type(update: FeatureUpdate) -> None:
     if update.kind not in UpgradeType.__members__.values():
         raise _make_invalid_update_error(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         raise _make_invalid_update_error(update, "A feature version cannot be less than 0.")
 
 
-def _check_level_supported(update: Update, subject: str, levels: range) -> None:
+def _check_level_supported(update: FeatureUpdate, subject: str, levels: range) -> None:
     if update.level in levels:
         return
     if levels[-1] == 0:
@@ -105,7 +105,7 @@ def _check_level_supported(update: Update, subject: str, levels: range) -> None:
     raise _make_invalid_update_error(update, f"{subject} only supports versions {levels[0]}-{levels[-1]}")
 
 
-def _check_upgrade_or_downgrade_allowed(update: Update, current: int) -> None:
+def _check_upgrade_or_downgrade_allowed(update: FeatureUpdate, current: int) -> None:
     if update.level < current and update.kind == UpgradeType.UPGRADE:
         raise _make_invalid_update_error(
             update,
@@ -116,7 +116,7 @@ def _check_upgrade_or_downgrade_allowed(update: Update, current: int) -> None:
         raise _make_invalid_update_error(update, "Can't downgrade to a newer version.")
 
 
-def _check_downgrade_is_safe(update: Update, current: int) -> None:
+def _check_downgrade_is_safe(update: FeatureUpdate, current: int) -> None:
     """Check that a lower metadata.version has the same record formats."""
     if not any(update.level < change <= current for change in METADATA_CHANGES):
         return
@@ -127,7 +127,7 @@ def _check_downgrade_is_safe(update: Update, current: int) -> None:
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
-def _check_kraft_version_change(update: Update, current: int) -> None:
+def _check_kraft_version_change(update: FeatureUpdate, current: int) -> None:
     """Refuse to move the quorum's voters into the metadata log, as that needs a controller with an address."""
     if update.level < current:
         raise _make_invalid_update_error(update, "Can't downgrade the version of this feature.")
@@ -137,7 +137,7 @@ def _check_kraft_version_change(update: Update, current: int) -> None:
         )
 
 
-def _check_feature_dependencies(update: Update, proposed: Mapping[str, int]) -> None:
+def _check_feature_dependencies(update: FeatureUpdate, proposed: Mapping[str, int]) -> None:
     if update.name not in FEATURES:
         raise _make_invalid_update_error(update, f"Feature {update.name} not found.")
     need = FEATURES[update.name].needs.get(update.level)
@@ -146,6 +146,6 @@ def _check_feature_dependencies(update: Update, proposed: Mapping[str, int]) -> 
         raise _make_invalid_update_error(update, f"{update.name} could not be set to {update.level} {reason}")
 
 
-def _make_invalid_update_error(update: Update, reason: str) -> KafkaError:
+def _make_invalid_update_error(update: FeatureUpdate, reason: str) -> KafkaError:
     message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,6 +1,6 @@
 """Repair of a data directory with a damaged metadata log, from what is left of it and from the logs' directories.
 
-`Salvage` has the readable and consistent records before and after the damage. A log's directory has the topic's name,
+`SalvagedMetadata` has the readable, consistent records before and after the damage. A directory has the topic's name,
 its id in `partition.metadata`, and the partition. So topics are restored with their ids, and partitions with their
 records. Topic configs, quotas and credentials are only in the metadata log.
 """
@@ -84,7 +84,7 @@ class FoundLog(NamedTuple):
     directory_id: bytes
 
 
-class Repair:
+class MetadataRepair:
     """The repair of the directories at `paths`: `steps` describes it, `apply_planned_repair` does it.
 
     The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they cannot be used.
@@ -157,7 +157,7 @@ class Repair:
 
     def _plan_repair(self) -> None:
         metadata = self._logs.get(METADATA)
-        self._salvage = Salvage(self._disk, None if metadata is None else metadata.path)
+        self._salvage = SalvagedMetadata(self._disk, None if metadata is None else metadata.path)
         self.steps += self._salvage.problems
         if metadata is None:
             self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
@@ -345,7 +345,7 @@ class Repair:
         log.close()
 
 
-class Salvage:
+class SalvagedMetadata:
     """The `messages` that are left of the log in `directory` (None if it is missing), and the `image` built from them.
 
     `problems` describes the damage, a line each. `removed` has the ids of deleted topics, `latest_epoch` is the newest

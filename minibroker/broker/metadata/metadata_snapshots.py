@@ -61,9 +61,9 @@ def iterate_record_values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _iterate_records(batch: Bytes) -> Iterator[Record]:
-    from minibroker.protocol.records.payload import iterate_records  # a new cluster has nothing to read
+    from minibroker.protocol.records.payload import iterate_records_of_batch  # a new cluster has nothing to read
 
-    return iterate_records(batch)
+    return iterate_records_of_batch(batch)
 
 
 def find_kraft_version(data: bytes, before: int) -> int:

@@ -37,7 +37,7 @@ LIMITED = tuple(
 )
 
 
-class Kind(NamedTuple):
+class LineKind(NamedTuple):
     """Lines that differ only in their client; `code` is the name of the error, if the line has one."""
 
     logger: str
@@ -53,7 +53,7 @@ class LineLimit(logging.Filter):
         super().__init__()
         self._clock = clock
         self._thread = threading.get_ident()
-        self._seen: Counter[Kind] = Counter()  # only of the current second, so it stays small
+        self._seen: Counter[LineKind] = Counter()  # only of the current second, so it stays small
         self._until_ms = 0.0
         self._timer: Timer | None = None
 
@@ -64,7 +64,7 @@ class LineLimit(logging.Filter):
         if now_ms >= self._until_ms:
             self.log_left_out_lines()
             self._until_ms = now_ms + WINDOW_MS
-        kind = Kind(record.name, record.levelno, str(record.msg), getattr(record, "code", None))
+        kind = LineKind(record.name, record.levelno, str(record.msg), getattr(record, "code", None))
         self._seen[kind] += 1
         if self._seen[kind] <= LINES:
             return True
@@ -83,7 +83,7 @@ class LineLimit(logging.Filter):
                 _log_number_left_out(kind, count - LINES)
 
 
-def _log_number_left_out(kind: Kind, left_out: int) -> None:
+def _log_number_left_out(kind: LineKind, left_out: int) -> None:
     message = "lines left out within a second: %d of the kind %r" + ("" if kind.code is None else " for %s")
     arguments = (left_out, kind.message.replace("%s", "..."), *(() if kind.code is None else (kind.code,)))
     logging.getLogger(kind.logger).log(kind.level, message, *arguments, extra={"left_out": left_out, "code": kind.code})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
 
-class Measured(Protocol):
+class MeasuredBroker(Protocol):
     """The parts of a broker that the metrics read."""
 
     cluster: Broker
@@ -70,21 +70,23 @@ def bind_metrics_port(
 
 
 @contextlib.asynccontextmanager
-async def serve_metrics(measured: Measurements | None, present: Callable[[], Measured | None]) -> AsyncIterator[None]:
+async def serve_metrics(
+    measured: Measurements | None, present: Callable[[], MeasuredBroker | None]
+) -> AsyncIterator[None]:
     """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:
         yield
         return
     # Imported only on request: the library would double the time to start.
-    from minibroker.broker.monitoring.metrics import Observed, generate_exposition
-    from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
+    from minibroker.broker.monitoring.metrics import MetricSources, generate_exposition
+    from minibroker.broker.monitoring.metrics_server import MetricsServer, MetricsUnavailable
 
     async def generate_metrics() -> bytes:
         running = present()
         if running is None:
-            raise Unavailable
+            raise MetricsUnavailable
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
-        return await generate_exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
+        return await generate_exposition(MetricSources(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(generate_metrics, lambda: has_nodes(present()))
     await server.serve(measured.bound, (lambda: _find_tls_context(present())) if measured.over_tls else None)
@@ -94,12 +96,12 @@ async def serve_metrics(measured: Measurements | None, present: Callable[[], Mea
         await server.close()
 
 
-def has_nodes(measured: Measured | None) -> bool:
+def has_nodes(measured: MeasuredBroker | None) -> bool:
     """Whether clients can connect: the broker runs, and not all of its nodes are away."""
     return measured is not None and bool(measured.cluster.nodes)
 
 
-def _find_tls_context(measured: Measured | None) -> ssl.SSLContext | None:
+def _find_tls_context(measured: MeasuredBroker | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
     nodes = () if measured is None else measured.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

@@ -40,11 +40,11 @@ LAGS_TOLD = 10_000
 GROUP_CHARACTERS = 249  # the longest id that gets a series, as of a topic's name; Kafka allows 32,767
 OTHER = "(other)"
 
-Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
+MetricFamily = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
 Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
 
 
-class Observed(NamedTuple):
+class MetricSources(NamedTuple):
     """The sources of the metrics. `started_s` is when the broker started, in seconds since 1970."""
 
     cluster: Broker
@@ -55,14 +55,14 @@ class Observed(NamedTuple):
     started_s: float
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """A metric. `name` lacks the prefix, and for a counter the suffix _total, which Prometheus requires."""
 
     name: str
-    kind: Kind
+    kind: MetricFamily
     labels: tuple[str, ...]
     help: str
-    samples: Callable[[Observed], Iterable[Sample | None]]  # None makes no line, but counts as a step
+    samples: Callable[[MetricSources], Iterable[Sample | None]]  # None makes no line, but counts as a step
 
     @property
     def full_name(self) -> str:
@@ -75,7 +75,7 @@ class Row(NamedTuple):
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
 
-async def generate_exposition(observed: Observed) -> bytes:
+async def generate_exposition(observed: MetricSources) -> bytes:
     """Return all metrics as text. They are not an atomic snapshot, as the loop serves others between slices."""
     parts = []
     for row in ROWS:
@@ -91,7 +91,7 @@ async def generate_exposition(observed: Observed) -> bytes:
     return b"".join(parts)
 
 
-class _Registry:
+class _MetricCollector:
     """A metric in the form that `generate_latest` takes."""
 
     def __init__(self, metric: Metric) -> None:
@@ -101,7 +101,7 @@ class _Registry:
         return (self._metric,)
 
 
-def _format_metric_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
+def _format_metric_row(row: MetricRow, samples: Iterable[Sample | None]) -> bytes:
     family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
     for labels, value in filter(None, samples):
         if row.kind is HistogramMetricFamily:
@@ -109,7 +109,7 @@ def _format_metric_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
             family.add_metric(labels, buckets=buckets, sum_value=total)
         else:
             family.add_metric(labels, value)
-    return generate_latest(_Registry(family))
+    return generate_latest(_MetricCollector(family))
 
 
 def _remove_help_and_type(text: bytes) -> bytes:
@@ -120,21 +120,21 @@ def _remove_help_and_type(text: bytes) -> bytes:
 # --- what each row looks at -----------------------------------------------------------------------
 
 
-def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
-    def sample_apis(observed: Observed) -> Iterator[Sample]:
+def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[MetricSources], Iterator[Sample]]:
+    def sample_apis(observed: MetricSources) -> Iterator[Sample]:
         for key, statistics in list(observed.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
 
     return sample_apis
 
 
-def _sample_requests(observed: Observed) -> Iterator[Sample]:
+def _sample_requests(observed: MetricSources) -> Iterator[Sample]:
     for key, statistics in list(observed.requests.by_api.items()):
         for version, count in list(statistics.requests.items()):
             yield (get_api_name(key), str(version)), count
 
 
-def _sample_errors(observed: Observed) -> Iterator[Sample]:
+def _sample_errors(observed: MetricSources) -> Iterator[Sample]:
     for key, statistics in list(observed.requests.by_api.items()):
         for code, count in list(statistics.errors.items()):
             yield (get_api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
@@ -145,33 +145,33 @@ def _sample_durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[
     return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
 
 
-def _sample_connections(observed: Observed) -> Iterator[Sample]:
+def _sample_connections(observed: MetricSources) -> Iterator[Sample]:
     counts = Counter((each.node.node_id, each.listener) for each in observed.server.list_connections())
     for node_id, listener in observed.server.accepted:
         yield (str(node_id), listener), counts[node_id, listener]
 
 
-def _sample_accepted_connections(observed: Observed) -> Iterator[Sample]:
+def _sample_accepted_connections(observed: MetricSources) -> Iterator[Sample]:
     for (node_id, listener), count in observed.server.accepted.items():
         yield (str(node_id), listener), count
 
 
-def _make_sampler_of_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
-    def sample_authentications(observed: Observed) -> Iterator[Sample]:
+def _make_sampler_of_authentications(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
+    def sample_authentications(observed: MetricSources) -> Iterator[Sample]:
         for (node_id, listener), statistics in list(observed.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
 
     return sample_authentications
 
 
-def _sample_delayed_requests(observed: Observed) -> Iterator[Sample]:
+def _sample_delayed_requests(observed: MetricSources) -> Iterator[Sample]:
     yield (), sum(each.has_delayed_request for each in observed.server.list_connections())
 
 
-def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
+def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[MetricSources], Iterator[Sample | None]]:
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
-    def sample_logs(observed: Observed) -> Iterator[Sample | None]:
+    def sample_logs(observed: MetricSources) -> Iterator[Sample | None]:
         for partition in _iterate_partitions(observed.cluster):
             yield (partition.topic.name, str(partition.index)), value(partition.log)
 
@@ -198,16 +198,16 @@ def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
 
 
-def _sample_fetch_sessions(observed: Observed) -> Iterator[Sample]:
+def _sample_fetch_sessions(observed: MetricSources) -> Iterator[Sample]:
     for node_id, node in list(observed.cluster.nodes.items()):
         yield (str(node_id),), len(node.sessions)
 
 
-def _count_partitions(observed: Observed) -> int:
+def _count_partitions(observed: MetricSources) -> int:
     return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
 
 
-def _sample_groups(observed: Observed) -> Iterator[Sample | None]:
+def _sample_groups(observed: MetricSources) -> Iterator[Sample | None]:
     """Count the groups by type and state; there may be many, and they come and go meanwhile."""
     counts: Counter[tuple[str, str]] = Counter()
     for group in list(observed.cluster.groups.groups.values()):
@@ -216,7 +216,7 @@ def _sample_groups(observed: Observed) -> Iterator[Sample | None]:
     yield from counts.items()
 
 
-def _sample_lags(observed: Observed) -> Iterator[Sample | None]:
+def _sample_lags(observed: MetricSources) -> Iterator[Sample | None]:
     """Yield how far each group is behind in each partition that it has committed an offset of."""
     topics = observed.cluster.image.topics
     for group in list(observed.cluster.groups.groups.values()):
@@ -236,27 +236,27 @@ def _sample_lags(observed: Observed) -> Iterator[Sample | None]:
             yield (group.group_id, name, str(index)) if is_told else (OTHER, OTHER, OTHER), lag
 
 
-def _sample_rebalances(observed: Observed) -> Iterator[Sample]:
+def _sample_rebalances(observed: MetricSources) -> Iterator[Sample]:
     for type, count in list(observed.cluster.groups.rebalances.items()):
         yield (type.value,), count
 
 
-def _sample_fsyncs(observed: Observed) -> Iterator[Sample]:
+def _sample_fsyncs(observed: MetricSources) -> Iterator[Sample]:
     yield (), _sample_durations(observed.syncs)
 
 
-def _make_sampler_of_cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
+def _make_sampler_of_cleaner(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
     return _make_sampler_of_value(lambda observed: getattr(observed.cleaner, name))
 
 
-def _sample_client_metrics(observed: Observed) -> Iterator[Sample]:
+def _sample_client_metrics(observed: MetricSources) -> Iterator[Sample]:
     for metric in observed.cluster.telemetry.iterate_client_metrics(connected=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 
 
-def _make_sampler_of_value(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
-    def sample_value(observed: Observed) -> Iterator[Sample]:
+def _make_sampler_of_value(value: Callable[[MetricSources], float]) -> Callable[[MetricSources], Iterator[Sample]]:
+    def sample_value(observed: MetricSources) -> Iterator[Sample]:
         yield (), value(observed)
 
     return sample_value
@@ -276,175 +276,179 @@ EXPIRED_HELP = "Connections closed because their client went on after the end of
 REBALANCES_HELP = "New generations of classic groups, and new epochs of the other types."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-ROWS: tuple[Row, ...] = (
-    Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _sample_requests),
-    Row("request_errors", COUNTER, API + CODE, "Error codes in answers; each occurrence counts.", _sample_errors),
-    Row(
+ROWS: tuple[MetricRow, ...] = (
+    MetricRow("requests", COUNTER, API + VERSION, "Requests that could be read.", _sample_requests),
+    MetricRow("request_errors", COUNTER, API + CODE, "Error codes in answers; each occurrence counts.", _sample_errors),
+    MetricRow(
         "requests_lost",
         COUNTER,
         API,
         "Requests that failed, or whose client left before the answer.",
         _make_sampler_by_api(lambda s: s.lost),
     ),
-    Row(
+    MetricRow(
         "request_bytes",
         COUNTER,
         API,
         "Bytes of requests that could be read.",
         _make_sampler_by_api(lambda s: s.received_bytes),
     ),
-    Row(
+    MetricRow(
         "response_bytes", COUNTER, API, "Bytes of answers that were sent.", _make_sampler_by_api(lambda s: s.sent_bytes)
     ),
-    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _make_sampler_by_api(_sample_durations)),
-    Row(
+    MetricRow("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _make_sampler_by_api(_sample_durations)),
+    MetricRow(
         "requests_delayed",
         GAUGE,
         (),
         "Requests that wait for something, such as a Fetch for records.",
         _sample_delayed_requests,
     ),
-    Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _sample_connections),
-    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _sample_accepted_connections),
-    Row(
+    MetricRow("connections", GAUGE, NODE + LISTENER, "Open connections.", _sample_connections),
+    MetricRow("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _sample_accepted_connections),
+    MetricRow(
         "authentications",
         COUNTER,
         NODE + LISTENER,
         "Clients that authenticated.",
         _make_sampler_of_authentications("succeeded"),
     ),
-    Row(
+    MetricRow(
         "authentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate.",
         _make_sampler_of_authentications("failed"),
     ),
-    Row(
+    MetricRow(
         "reauthentications",
         COUNTER,
         NODE + LISTENER,
         "Clients that authenticated again on the same connection.",
         _make_sampler_of_authentications("reauthenticated"),
     ),
-    Row(
+    MetricRow(
         "reauthentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate again.",
         _make_sampler_of_authentications("reauthentication_failed"),
     ),
-    Row(
+    MetricRow(
         "expired_connections_closed",
         COUNTER,
         NODE + LISTENER,
         EXPIRED_HELP,
         _make_sampler_of_authentications("expired"),
     ),
-    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _sample_fetch_sessions),
-    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_fsyncs),
-    Row(
+    MetricRow("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _sample_fetch_sessions),
+    MetricRow("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_fsyncs),
+    MetricRow(
         "fsync_failures", COUNTER, (), "Calls of fsync that failed.", _make_sampler_of_value(lambda o: o.syncs.failures)
     ),
-    Row("groups", GAUGE, GROUP, "Groups by type and state.", _sample_groups),
-    Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _sample_rebalances),
-    Row(
+    MetricRow("groups", GAUGE, GROUP, "Groups by type and state.", _sample_groups),
+    MetricRow("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _sample_rebalances),
+    MetricRow(
         "consumer_group_lag",
         GAUGE,
         ("group", *LOG),
         LAG_HELP,
         lambda observed: _sum_samples_beyond_limit(LAGS_TOLD, _sample_lags(observed)),
     ),
-    Row("topics", GAUGE, (), "Topics.", _make_sampler_of_value(lambda o: len(o.cluster.image.topics))),
-    Row("partitions", GAUGE, (), "Partitions of all topics.", _make_sampler_of_value(_count_partitions)),
-    Row(
+    MetricRow("topics", GAUGE, (), "Topics.", _make_sampler_of_value(lambda o: len(o.cluster.image.topics))),
+    MetricRow("partitions", GAUGE, (), "Partitions of all topics.", _make_sampler_of_value(_count_partitions)),
+    MetricRow(
         "log_size_bytes",
         GAUGE,
         LOG,
         "Size of a partition's batches.",
         _make_sampler_of_logs(lambda log: log.size_bytes),
     ),
-    Row(
+    MetricRow(
         "log_start_offset",
         GAUGE,
         LOG,
         "First offset of a partition.",
         _make_sampler_of_logs(lambda log: log.log_start_offset),
     ),
-    Row(
+    MetricRow(
         "log_end_offset",
         GAUGE,
         LOG,
         "Offset of a partition's next record.",
         _make_sampler_of_logs(lambda log: log.log_end_offset),
     ),
-    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _make_sampler_of_logs(lambda log: len(log.segments))),
-    Row(
+    MetricRow(
+        "log_segments", GAUGE, LOG, "Segments of a partition.", _make_sampler_of_logs(lambda log: len(log.segments))
+    ),
+    MetricRow(
         "log_producer_ids",
         GAUGE,
         LOG,
         "Producer ids that a partition knows.",
         _make_sampler_of_logs(lambda log: len(log.producers)),
     ),
-    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _make_sampler_of_cleaner("cleanings")),
-    Row(
+    MetricRow("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _make_sampler_of_cleaner("cleanings")),
+    MetricRow(
         "cleaner_seconds",
         COUNTER,
         (),
         "Time that cleanings took, summed over all threads.",
         _make_sampler_of_cleaner("seconds"),
     ),
-    Row(
+    MetricRow(
         "cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _make_sampler_of_cleaner("last_seconds")
     ),
-    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _make_sampler_of_cleaner("read_bytes")),
-    Row(
+    MetricRow(
+        "cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _make_sampler_of_cleaner("read_bytes")
+    ),
+    MetricRow(
         "cleaner_written_bytes",
         COUNTER,
         (),
         "Bytes that the cleaner has written.",
         _make_sampler_of_cleaner("written_bytes"),
     ),
-    Row(
+    MetricRow(
         "cleaner_read_records",
         COUNTER,
         (),
         "Records that the cleaner has read.",
         _make_sampler_of_cleaner("read_records"),
     ),
-    Row(
+    MetricRow(
         "cleaner_written_records",
         COUNTER,
         (),
         "Records that the cleaner has written.",
         _make_sampler_of_cleaner("written_records"),
     ),
-    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _make_sampler_of_cleaner("running")),
-    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _make_sampler_of_cleaner("max_dirty_ratio")),
-    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _make_sampler_of_cleaner("uncleanable")),
-    Row(
+    MetricRow("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _make_sampler_of_cleaner("running")),
+    MetricRow("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _make_sampler_of_cleaner("max_dirty_ratio")),
+    MetricRow("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _make_sampler_of_cleaner("uncleanable")),
+    MetricRow(
         "cleaner_last_look_time_seconds",
         GAUGE,
         (),
         LOOKED_HELP,
         _make_sampler_of_value(lambda o: o.cleaner.looked_ms / 1000),
     ),
-    Row(
+    MetricRow(
         "client_instances",
         GAUGE,
         (),
         "Connected clients that push metrics.",
         _make_sampler_of_value(lambda o: len(o.cluster.telemetry.list_connected_instances())),
     ),
-    Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _sample_client_metrics),
-    Row(
+    MetricRow("client_metric", GAUGE, CLIENT, CLIENT_HELP, _sample_client_metrics),
+    MetricRow(
         "start_time_seconds",
         GAUGE,
         (),
         "When the broker started, seconds since 1970.",
         _make_sampler_of_value(lambda o: o.started_s),
     ),
-    Row(
+    MetricRow(
         "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]
     ),
 )

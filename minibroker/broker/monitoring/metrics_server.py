@@ -20,7 +20,7 @@ log = logging.getLogger("minibroker.metrics")
 PATH = "/metrics"
 
 
-class Unavailable(Exception):
+class MetricsUnavailable(Exception):
     """There are currently no metrics; the message says why, in one line."""
 
     def __init__(self, reason: str = DOWN) -> None:
@@ -60,14 +60,14 @@ class MetricsServer:
             return encode_http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
         try:
             answer, body = await self._get_status_and_body(request.path)
-        except Unavailable as why:
+        except MetricsUnavailable as why:
             return encode_http_response("503 Service Unavailable", f"{why}\n".encode())
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
 
     async def _get_status_and_body(self, path: str) -> tuple[bytes, bytes]:
         """Return the answer and its body. Raises Unavailable."""
         if path == READY and not self._is_ready():
-            raise Unavailable
+            raise MetricsUnavailable
         if path in (HEALTH, READY):
             return encode_http_response("200 OK", UP), UP
         async with self._one_at_a_time:

@@ -18,7 +18,7 @@ INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # DescribeClientQuotas' match types
 
 
-class Limit(NamedTuple):
+class ValueLimit(NamedTuple):
     """The valid values: the largest, Kafka's name of the type, and whether it must be a whole number."""
 
     maximum: float
@@ -26,17 +26,21 @@ class Limit(NamedTuple):
     whole: bool
 
 
-LONG, DOUBLE, INT = Limit(LONG_MAX, "a LONG", True), Limit(math.inf, "a DOUBLE", False), Limit(INT_MAX, "an INT", True)
-OF_CLIENTS: Mapping[str, Limit] = {
+LONG, DOUBLE, INT = (
+    ValueLimit(LONG_MAX, "a LONG", True),
+    ValueLimit(math.inf, "a DOUBLE", False),
+    ValueLimit(INT_MAX, "an INT", True),
+)
+OF_CLIENTS: Mapping[str, ValueLimit] = {
     "producer_byte_rate": LONG,
     "consumer_byte_rate": LONG,
     "request_percentage": DOUBLE,
     "controller_mutation_rate": DOUBLE,
 }
-OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
+OF_ADDRESSES: Mapping[str, ValueLimit] = {"connection_creation_rate": INT}
 
 
-def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, ValueLimit]]:
     """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
@@ -67,7 +71,7 @@ def _is_ip_address(name: str | None) -> bool:
         return False
 
 
-def check_quota_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
+def check_quota_value(limits: Mapping[str, ValueLimit], key: str, value: float) -> None:
     """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
@@ -86,7 +90,7 @@ def make_quota_record(entity: QuotaEntity, key: str, value: float | None) -> Cli
     return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)
 
 
-class Filter:
+class EntityFilter:
     """A filter of entities: for each part an exact name, the default, or any name.
 
     With `strict`, entities with more parts do not match.

@@ -30,14 +30,14 @@ REQUESTS, MUTATIONS = "request_percentage", "controller_mutation_rate"
 PERCENT_A_NS = 100 / 1e9
 KEPT_MAX = 10_000  # rates, and buckets; beyond it the idle ones are removed, or else the oldest
 
-Who = tuple[str, str]  # user and client id; "" if the quota is not for that part
+UserAndClientId = tuple[str, str]  # user and client id; "" if the quota is not for that part
 
 
 class Quota(NamedTuple):
     """A limit per second, and the key of the clients that share it."""
 
     bound: float
-    who: Who
+    who: UserAndClientId
 
 
 class Usage:
@@ -99,7 +99,7 @@ class Metered:
                 raise
 
 
-class Client(Protocol):
+class QuotaClient(Protocol):
     """The client of a request, and its use so far, if there are quotas."""
 
     node: Node
@@ -122,7 +122,7 @@ def find_quota_for(
     return None
 
 
-def _iterate_entities_by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
+def _iterate_entities_by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, UserAndClientId]]:
     """Yield the client's entities in order of precedence."""
     for named_user in (user, None):
         for named_client in (client_id, None):
@@ -137,22 +137,22 @@ class QuotaManager:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._rates: dict[tuple[int, str, Who], Rate] = {}
-        self._buckets: dict[Who, TokenBucket] = {}
+        self._rates: dict[tuple[int, str, UserAndClientId], Rate] = {}
+        self._buckets: dict[UserAndClientId, TokenBucket] = {}
 
     @property
     def is_needed(self) -> bool:
         """Return whether there are any quotas."""
         return bool(self._cluster.image.quotas)
 
-    def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
+    def charge_request(self, client: QuotaClient, usage: Usage, *, produced: bool) -> int:
         """Charge a request before its answer; return the throttle time in ms."""
         if produced:
             throttle_ms = self._charge_value_to_quota(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         return max(usage.throttle_ms, self._charge_request_time(client, usage))
 
-    def charge_fetched_bytes(self, client: Client, usage: Usage, size_bytes: int) -> bool:
+    def charge_fetched_bytes(self, client: QuotaClient, usage: Usage, size_bytes: int) -> bool:
         """Charge the bytes of an answer, and the time that the request has taken; return whether it may be sent.
 
         If one of the two is over its quota, the client gets an empty answer instead, and the bytes are not charged.
@@ -165,20 +165,20 @@ class QuotaManager:
             self._undo_charge(client, FETCHED, size_bytes)
         return not throttle_ms
 
-    def _charge_request_time(self, client: Client, usage: Usage) -> int:
+    def _charge_request_time(self, client: QuotaClient, usage: Usage) -> int:
         return min(
             self._charge_value_to_quota(client, REQUESTS, usage.measure_request_time_ns() * PERCENT_A_NS),
             self._make_metric_windows().size_ms,
         )
 
-    def _undo_charge(self, client: Client, key: str, size_bytes: int) -> None:
+    def _undo_charge(self, client: QuotaClient, key: str, size_bytes: int) -> None:
         """Undo a charge, as the bytes are not sent after all."""
         quota = self._find_quota(client, key)
         rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
         if rate is not None:
             rate.subtract_value(size_bytes)
 
-    def get_max_fetch_bytes(self, client: Client, key: str) -> int:
+    def get_max_fetch_bytes(self, client: QuotaClient, key: str) -> int:
         """Return the most bytes that a quota can ever allow, which limits an answer."""
         quota = self._find_quota(client, key)
         if quota is None:
@@ -186,7 +186,7 @@ class QuotaManager:
         windows = self._make_metric_windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
-    def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
+    def charge_mutations(self, client: QuotaClient, usage: Usage, count: int, *, strict: bool) -> None:
         """Charge partitions that will be created or deleted.
 
         Raises KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
@@ -210,7 +210,7 @@ class QuotaManager:
         if not strict:
             usage.throttle_ms = max(usage.throttle_ms, bucket.compute_throttle_ms(quota.bound, now_ms))
 
-    def _charge_value_to_quota(self, client: Client, key: str, value: float) -> int:
+    def _charge_value_to_quota(self, client: QuotaClient, key: str, value: float) -> int:
         quota = self._find_quota(client, key)
         if quota is None:
             return 0
@@ -223,7 +223,7 @@ class QuotaManager:
         rate.record_value(value, now_ms)
         return rate.compute_throttle_ms(quota.bound, now_ms)
 
-    def _find_quota(self, client: Client, key: str) -> Quota | None:
+    def _find_quota(self, client: QuotaClient, key: str) -> Quota | None:
         return find_quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
     def _make_metric_windows(self) -> Windows:

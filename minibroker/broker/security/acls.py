@@ -152,7 +152,7 @@ class AclFilter(NamedTuple):
         return acl.name == ANY_NAME
 
 
-class Grants:
+class PatternGrants:
     """All ACLs of one principal on one pattern: by host, the permissions with their operations."""
 
     __slots__ = ("_by_host", "_ranges")
@@ -204,8 +204,8 @@ class Acls:
         self.ids: dict[Acl, bytes] = {}
         self.changes = 0
         self.is_changing = False
-        self._on_patterns: dict[tuple[int, int, str], dict[str, Grants]] = {}  # by type, pattern type and name
-        self._of_principals: dict[tuple[str, int], dict[tuple[int, str], Grants]] = {}
+        self._on_patterns: dict[tuple[int, int, str], dict[str, PatternGrants]] = {}  # by type, pattern type and name
+        self._of_principals: dict[tuple[str, int], dict[tuple[int, str], PatternGrants]] = {}
         self._lengths: dict[int, list[int]] = {}  # of prefixes, by type of resource: sorted, each once
         self._length_counts: Counter[tuple[int, int]] = Counter()  # of patterns, by type and length
 
@@ -221,7 +221,7 @@ class Acls:
             self._on_patterns[pattern] = {}
             if acl.pattern_type == PatternType.PREFIXED:
                 self._add_prefix_length(acl.resource_type, len(acl.name))
-        grants = self._on_patterns[pattern].setdefault(acl.principal, Grants())
+        grants = self._on_patterns[pattern].setdefault(acl.principal, PatternGrants())
         of_principal = self._of_principals.setdefault((acl.principal, acl.resource_type), {})
         of_principal[acl.pattern_type, acl.name] = grants
         grants.add_acl(acl)
@@ -257,7 +257,7 @@ class Acls:
             del self._length_counts[resource_type, length]
             self._lengths[resource_type].remove(length)
 
-    def iterate_matching_grants(self, resource_type: int, name: str) -> Iterator[dict[str, Grants]]:
+    def iterate_matching_grants(self, resource_type: int, name: str) -> Iterator[dict[str, PatternGrants]]:
         """Yield the grants by principal of each pattern that covers a resource."""
         patterns = self._on_patterns
         for literal in {name, ANY_NAME}:
@@ -271,7 +271,7 @@ class Acls:
             if pattern is not None:
                 yield pattern
 
-    def iterate_principal_grants(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, Grants]]:
+    def iterate_principal_grants(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, PatternGrants]]:
         """Yield (pattern type, name, grants) of all ACLs of a principal for a type of resource."""
         for (pattern_type, name), grants in self._of_principals.get((principal, resource_type), {}).items():
             yield pattern_type, name, grants

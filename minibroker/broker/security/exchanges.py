@@ -35,8 +35,8 @@ class Reply(NamedTuple):
     session_lifetime_ms: int
 
 
-Wait = Callable[[Callable[[], None]], None]  # calls back when the keys were read, or could not be read
-Exchange = Generator[bytes | Wait, bytes, Authenticated]
+WaitForResult = Callable[[Callable[[], None]], None]  # calls back when the keys were read, or could not be read
+Exchange = Generator[bytes | WaitForResult, bytes, Authenticated]
 
 
 class InvalidCredentials(Exception):

@@ -30,14 +30,14 @@ ENTRY: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", 
 HEADER: Final = re.compile(r"^[^\r\n:]+:[^\r\n]*$", re.MULTILINE)
 TO_PKCS12 = "convert it: keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
 
-Get = Callable[[str], Any]  # a setting's value, by its name
+GetSetting = Callable[[str], Any]  # a setting's value, by its name
 
 
 class StoreError(ValueError):
     """A store that cannot be used. The message is one line without secrets."""
 
 
-class Identity(NamedTuple):
+class BrokerIdentity(NamedTuple):
     """The broker's private key and its certificate chain, its own certificate first."""
 
     key: CertificateIssuerPrivateKeyTypes
@@ -49,7 +49,7 @@ class Identity(NamedTuple):
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
-def load_key_and_certificates(get: Get) -> Identity:
+def load_key_and_certificates(get: GetSetting) -> BrokerIdentity:
     """Return the identity from the `ssl.keystore` settings. Raises StoreError."""
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:
@@ -68,7 +68,7 @@ def load_key_and_certificates(get: Get) -> Identity:
     return _check_key_matches_certificate(pair)
 
 
-def load_trusted_certificates(get: Get) -> tuple[x509.Certificate, ...] | None:
+def load_trusted_certificates(get: GetSetting) -> tuple[x509.Certificate, ...] | None:
     """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
     kind = _get_store_type("ssl.truststore.type", get)
@@ -88,14 +88,16 @@ def load_trusted_certificates(get: Get) -> tuple[x509.Certificate, ...] | None:
     return certificates
 
 
-def _get_store_type(name: str, get: Get) -> str:
+def _get_store_type(name: str, get: GetSetting) -> str:
     kind: str = get(name)
     if kind != PEM and kind.upper() not in TYPES[1:]:
         raise StoreError(f"{name}={kind} is none of {', '.join(TYPES)}")
     return kind if kind == PEM else kind.upper()
 
 
-def _check_single_key_source(store: str, kind: str, key_text: str | None, location: str | None, get: Get) -> None:
+def _check_single_key_source(
+    store: str, kind: str, key_text: str | None, location: str | None, get: GetSetting
+) -> None:
     """Raise StoreError unless a store has exactly one source, and a password if its type needs one."""
     password = get(f"{store}.password")
     if key_text is not None and kind != PEM:
@@ -122,7 +124,7 @@ def _read_pem_or_key_file(name: str, location: str) -> bytes:
 # --- PEM ------------------------------------------------------------------------------------------
 
 
-def _parse_pem_identity(key_text: str, chain_text: str, password: str | None) -> Identity:
+def _parse_pem_identity(key_text: str, chain_text: str, password: str | None) -> BrokerIdentity:
     keys = [
         (label, content) for label, content in _parse_pem_entries("the key", key_text) if label.endswith("PRIVATE KEY")
     ]
@@ -137,7 +139,7 @@ def _parse_pem_identity(key_text: str, chain_text: str, password: str | None) ->
     except (ValueError, UnsupportedAlgorithm):
         hint = "it is not PKCS#8" if password is None else "ssl.key.password may be wrong"
         raise StoreError(f"the private key cannot be read: {hint}") from None
-    return Identity(key, _parse_certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_key_matches_certificate` sees to it
+    return BrokerIdentity(key, _parse_certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_key_matches_certificate` sees to it
 
 
 def _parse_certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
@@ -177,7 +179,7 @@ def _read_store_file(store: str, location: str) -> bytes:
     return content
 
 
-def _parse_pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
+def _parse_pkcs12_identity(content: bytes, location: str, get: GetSetting) -> BrokerIdentity:
     password, of_key = get("ssl.keystore.password"), get("ssl.key.password")
     if of_key not in (None, password):
         raise StoreError("ssl.key.password differs from ssl.keystore.password; in PKCS12 they have to be the same")
@@ -185,7 +187,7 @@ def _parse_pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
     if store.key is None or store.cert is None:
         raise StoreError(f"ssl.keystore.location: {location} holds no private key with a certificate")
     others = [entry.certificate for entry in store.additional_certs]
-    return Identity(store.key, _order_certificate_chain(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
+    return BrokerIdentity(store.key, _order_certificate_chain(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
 
 
 def _parse_pkcs12_certificates(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
@@ -219,7 +221,7 @@ def _order_certificate_chain(
 # --- JKS ------------------------------------------------------------------------------------------
 
 
-def _parse_jks_identity(content: bytes, location: str, get: Get) -> Identity:
+def _parse_jks_identity(content: bytes, location: str, get: GetSetting) -> BrokerIdentity:
     """Return the first private key of a JKS file with its chain. The key may have its own password."""
     name, password, of_key = "ssl.keystore", get("ssl.keystore.password"), get("ssl.key.password")
     store = _parse_jks(name, content, location, password)
@@ -235,7 +237,7 @@ def _parse_jks_identity(content: bytes, location: str, get: Get) -> Identity:
         raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
     except (ValueError, UnsupportedAlgorithm):
         raise StoreError(f"{name}.location: {location} cannot be read: the key is of an unknown kind") from None
-    return Identity(loaded, _parse_jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
+    return BrokerIdentity(loaded, _parse_jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
 
 
 def _parse_jks_trust_store(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
@@ -261,7 +263,7 @@ def _parse_jks_certificates(name: str, location: str, certificates: tuple[bytes,
         raise StoreError(f"{name}.location: {location}: a certificate cannot be read") from None
 
 
-def _check_key_matches_certificate(identity: Identity) -> Identity:
+def _check_key_matches_certificate(identity: BrokerIdentity) -> BrokerIdentity:
     """Return `identity`. Raises StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if identity.key.public_key().public_bytes(*form) != identity.chain[0].public_key().public_bytes(*form):

@@ -17,10 +17,10 @@ from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import Exchange, start_sasl_exchange
 from minibroker.broker.security.jwks import KeySet, find_url_objection
-from minibroker.broker.security.oauthbearer import Tokens, exchange_oauthbearer_token
+from minibroker.broker.security.oauthbearer import TokenValidator, exchange_oauthbearer_token
 from minibroker.broker.security.plain import exchange_plain_password, parse_plain_users
-from minibroker.broker.security.scram import BY_NAME, Known, exchange_scram_proof
-from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
+from minibroker.broker.security.scram import BY_NAME, KnownCredentials, exchange_scram_proof
+from minibroker.broker.security.signed_tokens import ClockAndThreads, ExpectedClaims, SignedTokens
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.jaas import JaasError, parse_login_module
 
@@ -45,7 +45,7 @@ SIGNED: Final = (
 )
 
 
-class Surroundings(Source, Known, Protocol):
+class ExchangeSurroundings(ClockAndThreads, KnownCredentials, Protocol):
     """What an exchange needs from the broker."""
 
     def make_nonce(self) -> str:
@@ -55,7 +55,7 @@ class Surroundings(Source, Known, Protocol):
 class Mechanism(NamedTuple):
     """One mechanism of a listener. `max_reauth_ms` limits the lifetime of sessions; 0 means no limit."""
 
-    begin: Callable[[Surroundings], Exchange]
+    begin: Callable[[ExchangeSurroundings], Exchange]
     max_reauth_ms: int
 
 
@@ -86,7 +86,7 @@ def _make_sasl_mechanism(settings: Settings, listener: str, name: str) -> Mechan
     return Mechanism(_make_exchange_factory(name, options), max_reauth_ms)
 
 
-def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
+def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[ExchangeSurroundings], Exchange]:
     """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = parse_plain_users(options)
@@ -116,7 +116,7 @@ def _parse_jaas_options(settings: Settings, listener: str, mechanism: str) -> Ma
 
 def _make_unsecured_or_signed_tokens_factory(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
-) -> Callable[[Surroundings], Tokens]:
+) -> Callable[[ExchangeSurroundings], TokenValidator]:
     """Return a function that makes the validator of tokens. Raises SettingsError."""
     url = get_listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
@@ -132,7 +132,9 @@ def _make_unsecured_or_signed_tokens_factory(
     return lambda surroundings: UnsecuredTokens(unsecured, surroundings.now_ms)
 
 
-def _make_signed_tokens_factory(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
+def _make_signed_tokens_factory(
+    settings: Settings, listener: str, url: str | None
+) -> Callable[[ExchangeSurroundings], TokenValidator]:
     objection = find_url_objection(url)
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")
@@ -143,7 +145,7 @@ def _make_signed_tokens_factory(settings: Settings, listener: str, url: str | No
     for needed, waiver in NEEDED:
         if not get_oauthbearer_setting(needed) and not get_oauthbearer_setting(waiver):
             raise SettingsError(f"listener {listener}: set {needed}, or {waiver}=true to accept tokens with any")
-    expected = Expected(
+    expected = ExpectedClaims(
         get_oauthbearer_setting("sasl.oauthbearer.expected.audience"),
         get_oauthbearer_setting("sasl.oauthbearer.expected.issuer"),
         get_oauthbearer_setting("sasl.oauthbearer.clock.skew.seconds") * 1000,

@@ -4,8 +4,8 @@
     broker   (nothing: the client is let in)    or {"status":"invalid_token"}
     client                                         ^A, and the exchange has failed
 
-`Tokens` validates tokens. `unsecured_tokens` is for those without a signature, for development; `signed_tokens` for
-signed ones.
+`TokenValidator` validates tokens. `unsecured_tokens` is for those without a signature, for development;
+`signed_tokens` for signed ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    Wait,
+    WaitForResult,
 )
 from minibroker.broker.security.scram import NAME
 
@@ -33,7 +33,7 @@ LONG_MAX: Final = (1 << 63) - 1
 SECTIONS: Final = 3  # of a JSON web token: header, claims, signature
 
 
-class Identity(NamedTuple):
+class TokenIdentity(NamedTuple):
     """The principal's name in a token, and when the token expires."""
 
     name: str
@@ -48,17 +48,17 @@ class TokenRefused(Exception):
         self.scope = scope
 
 
-class Tokens(Protocol):
+class TokenValidator(Protocol):
     """A validator of tokens."""
 
-    def make_wait_for_key(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> WaitForResult | None:
         """Return a wait for the key that signed a token, or None if it need not be read first."""
 
-    def get_identity_of_token(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
-def exchange_oauthbearer_token(tokens: Tokens) -> Exchange:
+def exchange_oauthbearer_token(tokens: TokenValidator) -> Exchange:
     """Authenticate a client by a valid token."""
     wanted, token = _parse_first_message((yield b""))
     wait = tokens.make_wait_for_key(token)

@@ -76,7 +76,7 @@ class TokenLogin(NamedTuple):
     expires_ms: int
 
 
-class Known(Protocol):
+class KnownCredentials(Protocol):
     """The users and the tokens that a broker knows."""
 
     def find_credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
@@ -109,7 +109,7 @@ def make_scram_credential(
     )
 
 
-def exchange_scram_proof(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
+def exchange_scram_proof(mechanism: ScramMechanism, clients: KnownCredentials, server_nonce: str) -> Exchange:
     """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
     first = _match_scram_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
@@ -159,7 +159,7 @@ def _is_valid_proof(
     return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), credential.stored_key)
 
 
-class Shape(NamedTuple):
+class CredentialShape(NamedTuple):
     """What a client sees of a credential, besides the salt's value. Kafka's tools make salts of digits and letters."""
 
     salt_bytes: int = SALT_BYTES
@@ -171,7 +171,9 @@ def _invent_credential(
     name: str, mechanism: ScramMechanism, others: Iterable[UserScramCredentialRecord]
 ) -> UserScramCredentialRecord:
     """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
-    shapes = {Shape(len(each.salt), each.iterations, each.salt.isalnum()) for each in others} or {Shape()}
+    shapes = {CredentialShape(len(each.salt), each.iterations, each.salt.isalnum()) for each in others} or {
+        CredentialShape()
+    }
     # Chosen so that another shape changes as few names as possible.
     shape = max(shapes, key=lambda shape: _hash_text(f"{mechanism} {name} {shape}"))
     parts = (_hash_text(f"{mechanism} {name} {part}") for part in range(0, shape.salt_bytes, DIGEST_BYTES))

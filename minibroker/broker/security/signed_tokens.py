@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from minibroker.broker.security.exchanges import Wait
+from minibroker.broker.security.exchanges import WaitForResult
 from minibroker.broker.security.jwks import KeySet, RunDetached
 from minibroker.broker.security.oauthbearer import (
-    Identity,
+    TokenIdentity,
     TokenRefused,
     decode_token_parts,
     get_name_claim,
@@ -34,7 +34,7 @@ ONLY_THE_SIGNATURE: Final[Any] = {
 }
 
 
-class Expected(NamedTuple):
+class ExpectedClaims(NamedTuple):
     """What a token must have. Without an audience or an issuer it may have any, or none."""
 
     audience: Collection[str]
@@ -44,7 +44,7 @@ class Expected(NamedTuple):
     scope_claim: str
 
 
-class Source(Protocol):
+class ClockAndThreads(Protocol):
     """The clock and the threads for checking tokens and reading keys."""
 
     def now_ms(self) -> int:
@@ -61,12 +61,12 @@ class Source(Protocol):
 class SignedTokens:
     """A validator for tokens that are signed by a key of a set."""
 
-    def __init__(self, expected: Expected, keys: KeySet, source: Source) -> None:
+    def __init__(self, expected: ExpectedClaims, keys: KeySet, source: ClockAndThreads) -> None:
         self._expected = expected
         self._keys = keys
         self._source = source
 
-    def make_wait_for_key(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> WaitForResult | None:
         """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
@@ -79,7 +79,7 @@ class SignedTokens:
             return None
         return lambda then: self._keys.fetch_keys_aside(self._source.run_detached, now_ms, then)
 
-    def get_identity_of_token(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, _ = decode_token_parts(token)
         fitting = [
@@ -90,7 +90,7 @@ class SignedTokens:
         expires_ms = self._check_time_claims(claims)
         self._check_issuer_claim(claims)
         _check_scope_claim(claims.get(self._expected.scope_claim))
-        return Identity(get_name_claim(claims, self._expected.subject_claim).strip(), expires_ms)
+        return TokenIdentity(get_name_claim(claims, self._expected.subject_claim).strip(), expires_ms)
 
     def _check_time_claims(self, claims: dict[str, Any]) -> int:
         """Return when a token expires, in ms since 1970. Raises TokenRefused if it has expired or is not valid yet."""

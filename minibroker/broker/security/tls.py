@@ -20,7 +20,7 @@ from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.distinguished_names import read_certificate_subject
 from minibroker.broker.security.key_stores import (
-    Identity,
+    BrokerIdentity,
     StoreError,
     load_key_and_certificates,
     load_trusted_certificates,
@@ -61,7 +61,7 @@ class TlsSettings(NamedTuple):
 
     context: ssl.SSLContext
     mapping: PrincipalMapping | None  # None if clients authenticate by SASL
-    identity: Identity
+    identity: BrokerIdentity
     has_trust_store: bool
     source: tuple[object, ...]  # the settings of the stores, and the times at which their files were written
 
@@ -160,7 +160,7 @@ def _get_last_written_ns(location: str | None) -> int | None:
 
 
 def _make_ssl_context(
-    name: str, protocol: str, settings: Settings, identity: Identity, anchors: tuple[x509.Certificate, ...] | None
+    name: str, protocol: str, settings: Settings, identity: BrokerIdentity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
     """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -217,7 +217,7 @@ def _split_cipher_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
-def _find_changed_subject_objection(before: Identity, after: Identity) -> str | None:
+def _find_changed_subject_objection(before: BrokerIdentity, after: BrokerIdentity) -> str | None:
     """Return an objection if the certificate is for another subject."""
     old, new = (read_certificate_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):
@@ -225,13 +225,13 @@ def _find_changed_subject_objection(before: Identity, after: Identity) -> str | 
     return f"the certificate is for {new}, and the one before is for {old} (ssl.allow.dn.changes)"
 
 
-def _find_alternative_names_objection(before: Identity, after: Identity) -> str | None:
+def _find_alternative_names_objection(before: BrokerIdentity, after: BrokerIdentity) -> str | None:
     """Return an objection if the new certificate lacks alternative names of the one before."""
     missing = _get_alternative_names(before) - _get_alternative_names(after)
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
 
 
-def _get_alternative_names(identity: Identity) -> set[str]:
+def _get_alternative_names(identity: BrokerIdentity) -> set[str]:
     try:
         names = identity.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

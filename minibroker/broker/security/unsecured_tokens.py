@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from minibroker.broker.security.exchanges import Wait
+from minibroker.broker.security.exchanges import WaitForResult
 from minibroker.broker.security.oauthbearer import (
-    Identity,
+    TokenIdentity,
     TokenRefused,
     decode_token_parts,
     get_name_claim,
@@ -45,11 +45,11 @@ class UnsecuredTokens:
         self._options = options
         self._now_ms = now_ms
 
-    def make_wait_for_key(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> WaitForResult | None:
         """Return None: there is no key."""
         return None
 
-    def get_identity_of_token(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, signature = decode_token_parts(token)
         if header.get("alg") != "none" or signature:
@@ -72,7 +72,7 @@ class UnsecuredTokens:
         missing = [each for each in options.required_scope if each not in _get_scope_claim(claims, options.scope_claim)]
         if missing:
             raise TokenRefused(f"it lacks the scope {missing[0]}", f"[{', '.join(options.required_scope)}]")
-        return Identity(name, expires_ms)
+        return TokenIdentity(name, expires_ms)
 
 
 def _get_scope_claim(claims: dict[str, Any], claim: str) -> list[str]:

@@ -53,7 +53,7 @@ HEADER_OVERHEAD_BYTES: Final = 10  # at most, of a header without key and value
 NEWEST_PRODUCE: Final = 13
 
 
-class Originals(NamedTuple):
+class OriginalRecords(NamedTuple):
     """Records by offset, as far as they could be read, and the last offset up to which they were looked for."""
 
     records: dict[int, Record]
@@ -71,10 +71,10 @@ class DeadLetters:
         self, group_id: str, partition: Partition, record_ranges: Sequence[GivenUp], then: Callable[[], None]
     ) -> None:
         """Write a dead letter for each of these records of a partition, and call `then`, also if that fails."""
-        _Writing(self._cluster, self._controller, group_id, partition, record_ranges, then).start_writing()
+        _DeadLetterWriting(self._cluster, self._controller, group_id, partition, record_ranges, then).start_writing()
 
 
-class _Writing:
+class _DeadLetterWriting:
     """The writing of dead letters for some records. `_left` has those that are not in the queue's log yet."""
 
     def __init__(
@@ -179,7 +179,7 @@ class _Writing:
 
     def _make_dead_letters(self, limit_bytes: int) -> Steps[list[Record]]:
         """Return the next dead letters, one for each offset: at least one, and no more than a batch has room for."""
-        originals = Originals({}, MAX_LONG)
+        originals = OriginalRecords({}, MAX_LONG)
         if get_group_config(self._cluster, self._group_id, DEAD_LETTER_COPIES):
             originals = yield from self._read_original_records(limit_bytes)
         letters: list[Record] = []
@@ -207,7 +207,7 @@ class _Writing:
 
     # --- the records that they stand for ----------------------------------------------------------
 
-    def _read_original_records(self, limit_bytes: int) -> Steps[Originals]:
+    def _read_original_records(self, limit_bytes: int) -> Steps[OriginalRecords]:
         """Read the next records, up to about so many bytes. Those that cannot be read are missing."""
         originals: dict[int, Record] = {}
         kept, size_bytes = self._partition.log, 0
@@ -224,11 +224,11 @@ class _Writing:
                             originals[record.offset] = record
                             size_bytes += _measure_largest_size(record)
                     if size_bytes > limit_bytes:
-                        return Originals(originals, header.last_offset)
+                        return OriginalRecords(originals, header.last_offset)
                 offset = next((each for each in self._left if each >= region.next_offset), None)
         except (KafkaError, OSError) as error:
             log.warning("%s: records cannot be copied to a dead letter queue: %s", self._partition, error)
-        return Originals(originals, MAX_LONG)
+        return OriginalRecords(originals, MAX_LONG)
 
 
 def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes: int) -> Steps[list[Record]]:

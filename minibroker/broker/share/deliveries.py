@@ -21,14 +21,14 @@ from typing import Final
 from minibroker.broker.share.runs import (
     NEVER_MS,
     NOBODY,
-    Acknowledgement,
     AcknowledgeType,
-    Acquired,
+    AcquiredRange,
+    AcquiredRecords,
+    DeliveryRun,
     DeliveryState,
     GivenUp,
-    Limits,
-    Origin,
-    Run,
+    RangeAcknowledgement,
+    ShareLimits,
     StateBatch,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ NEXT: Final = {
 }
 
 
-class Portions:
+class DeliveryPortions:
     """How many records are delivered together again: one that kills its consumer shall not take many with it.
 
     After half of the deliveries, at least 2, an origin comes alone, and only half of its records, then a quarter; a
@@ -57,12 +57,12 @@ class Portions:
         self._limit = limit
         self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
 
-    def delivers_part_of_batch(self, runs: Sequence[Run], fetched: range) -> bool:
+    def delivers_part_of_batch(self, runs: Sequence[DeliveryRun], fetched: range) -> bool:
         """Return whether the origin of these runs comes alone, and in portions."""
         return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched))
 
     def choose_ranges_to_acquire(
-        self, origin: Origin, runs: Sequence[Run], fetched: range, max_records: int | None
+        self, origin: AcquiredRange, runs: Sequence[DeliveryRun], fetched: range, max_records: int | None
     ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
 
@@ -88,7 +88,7 @@ class Portions:
         return chosen
 
 
-def _iterate_available_runs(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
+def _iterate_available_runs(runs: Sequence[DeliveryRun], fetched: range) -> Iterator[DeliveryRun]:
     """Yield the runs of which records can be acquired in this range."""
     for run in runs:
         if run.state == DeliveryState.AVAILABLE and run.first < fetched.stop and run.last >= fetched.start:
@@ -107,13 +107,13 @@ class Deliveries:
         """Begin at an offset, with the kept batches, in order. Offsets between these have not been delivered yet."""
         self.start_offset = self.end_offset = start_offset
         self.given_up: list[GivenUp] = []
-        self._runs: list[Run] = []
+        self._runs: list[DeliveryRun] = []
         for batch in batches:
             if batch.first > self.end_offset:
-                self._runs.append(Run(self.end_offset, batch.first - 1, DeliveryState.AVAILABLE, 0))
+                self._runs.append(DeliveryRun(self.end_offset, batch.first - 1, DeliveryState.AVAILABLE, 0))
             first = max(batch.first, self.end_offset)
             if batch.last >= first:
-                self._runs.append(Run(first, batch.last, DeliveryState(batch.state), batch.deliveries))
+                self._runs.append(DeliveryRun(first, batch.last, DeliveryState(batch.state), batch.deliveries))
                 self.end_offset = batch.last + 1
         self.drop_final_records()
 
@@ -129,7 +129,7 @@ class Deliveries:
         """Return the number of in-flight records that are acknowledged or archived (KIP-1226)."""
         return sum(run.record_count for run in self._runs if run.state.is_final)
 
-    def list_runs(self) -> Sequence[Run]:
+    def list_runs(self) -> Sequence[DeliveryRun]:
         """Return the runs, for the eye."""
         return tuple(self._runs)
 
@@ -146,7 +146,7 @@ class Deliveries:
                 count -= run.record_count
         return self.end_offset + count - 1
 
-    def has_room_for_deliveries(self, limits: Limits) -> bool:
+    def has_room_for_deliveries(self, limits: ShareLimits) -> bool:
         """Return whether anything can be acquired: a released record, or a new one below the limit of locks."""
         return self.find_next_offset() < self.end_offset or self.in_flight_count < limits.record_locks
 
@@ -160,13 +160,13 @@ class Deliveries:
         self,
         member_id: str,
         bounds: Sequence[tuple[int, int]],
-        limits: Limits,
+        limits: ShareLimits,
         now_ms: int,
         max_records: int,
         batch_size: int,
         *,
         strict: bool = False,
-    ) -> list[Acquired]:
+    ) -> list[AcquiredRecords]:
         """Acquire records of batches read from `find_next_offset` on: their `bounds`, each first and last offset.
 
         Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
@@ -181,9 +181,9 @@ class Deliveries:
         if most <= 0:
             most = min(max_records, self.end_offset - self.find_next_offset())
             fetched = range(fetched.start, min(fetched.stop, self.end_offset))
-        acquired: list[Acquired] = []
+        acquired: list[AcquiredRecords] = []
         left = most
-        portions = Portions(limits.deliveries)
+        portions = DeliveryPortions(limits.deliveries)
         for origin, runs in self._group_runs_by_origin(fetched):
             if left <= 0:
                 return acquired
@@ -207,9 +207,9 @@ class Deliveries:
             member_id, bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
         )
 
-    def _group_runs_by_origin(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
+    def _group_runs_by_origin(self, fetched: range) -> list[tuple[AcquiredRange, list[DeliveryRun]]]:
         """Return the origins with offsets in a range, each with its runs."""
-        found: list[tuple[Origin, list[Run]]] = []
+        found: list[tuple[AcquiredRange, list[DeliveryRun]]] = []
         for run in self._runs:
             if run.origin.first < fetched.stop and run.origin.last >= fetched.start:
                 if not found or found[-1][0] is not run.origin:
@@ -224,12 +224,12 @@ class Deliveries:
                 run.state = DeliveryState.ARCHIVED
         self.drop_final_records()
 
-    def _acquire_available_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
+    def _acquire_available_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[AcquiredRecords]:
         taken = []
         for run in self._split_and_list_runs(first, last):
             run.state, run.count = DeliveryState.ACQUIRED, run.count + 1
             run.member_id, run.lock_end_ms = member_id, lock_end_ms
-            taken.append(Acquired(run.first, run.last, run.count))
+            taken.append(AcquiredRecords(run.first, run.last, run.count))
         return taken
 
     def _acquire_records_not_in_flight(
@@ -240,9 +240,9 @@ class Deliveries:
         records_left: int,
         batch_size: int,
         now_ms: int,
-        limits: Limits,
+        limits: ShareLimits,
         strict: bool,
-    ) -> list[Acquired]:
+    ) -> list[AcquiredRecords]:
         """Acquire records that were never delivered, behind the end offset."""
         first = max(bounds[0][0], self.end_offset)
         if first > last or records_left <= 0:
@@ -256,20 +256,20 @@ class Deliveries:
             if base - starts[-1] >= batch_size and base <= known and not strict:
                 starts.append(base)
         if first > self.end_offset:
-            self._runs.append(Run(self.end_offset, first - 1, DeliveryState.ARCHIVED, 0))
+            self._runs.append(DeliveryRun(self.end_offset, first - 1, DeliveryState.ARCHIVED, 0))
         acquired = []
         for start, stop in zip(starts, [*(start - 1 for start in starts[1:]), known], strict=True):
-            origin = Origin(start, end, by_record=known < end) if strict else None
-            run = Run(start, stop, DeliveryState.ACQUIRED, 1, origin)
+            origin = AcquiredRange(start, end, by_record=known < end) if strict else None
+            run = DeliveryRun(start, stop, DeliveryState.ACQUIRED, 1, origin)
             run.member_id, run.lock_end_ms = member_id, now_ms + limits.lock_ms
             self._runs.append(run)
-            acquired.append(Acquired(start, stop, 1))
+            acquired.append(AcquiredRecords(start, stop, 1))
         if known < end:  # as in Kafka, the rest of the batch is in flight, too
-            self._runs.append(Run(known + 1, end, DeliveryState.AVAILABLE, 0, self._runs[-1].origin))
+            self._runs.append(DeliveryRun(known + 1, end, DeliveryState.AVAILABLE, 0, self._runs[-1].origin))
         self.end_offset = end + 1
         return acquired
 
-    def undo_acquisition(self, member_id: str, acquired: Iterable[Acquired]) -> None:
+    def undo_acquisition(self, member_id: str, acquired: Iterable[AcquiredRecords]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
         for first, last, _ in acquired:
             for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
@@ -281,7 +281,7 @@ class Deliveries:
     # --- acknowledging ------------------------------------------------------------------------------
 
     def acknowledge_records(
-        self, member_id: str, acknowledgements: Sequence[Acknowledgement], limits: Limits, now_ms: int
+        self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement], limits: ShareLimits, now_ms: int
     ) -> list[StateBatch]:
         """Apply acknowledgements, all or none. They are in order, and no two of them name the same offset.
 
@@ -308,7 +308,7 @@ class Deliveries:
                         changed.append(self._end_acquisition_lock(run, kind, limits))
         return changed
 
-    def _check_acquired_by_member(self, member_id: str, acknowledgement: Acknowledgement) -> None:
+    def _check_acquired_by_member(self, member_id: str, acknowledgement: RangeAcknowledgement) -> None:
         if not self._runs:
             message = "Batch record not found. The request batch offsets are not found in the cache."
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
@@ -325,7 +325,7 @@ class Deliveries:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             offset = run.last + 1
 
-    def release_acquired_runs(self, limits: Limits, which: Callable[[Run], bool]) -> list[StateBatch]:
+    def release_acquired_runs(self, limits: ShareLimits, which: Callable[[DeliveryRun], bool]) -> list[StateBatch]:
         """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
         changed = []
         for run in self._runs:
@@ -341,7 +341,7 @@ class Deliveries:
             changed.append(run.make_state_batch())
         return changed
 
-    def _end_acquisition_lock(self, run: Run, kind: AcknowledgeType, limits: Limits) -> StateBatch:
+    def _end_acquisition_lock(self, run: DeliveryRun, kind: AcknowledgeType, limits: ShareLimits) -> StateBatch:
         """End the lock of an acquired run, as its member says; of one whose lock ends by itself it says release."""
         is_last = kind == AcknowledgeType.RELEASE and run.count >= limits.deliveries
         run.state = DeliveryState.ARCHIVED if is_last else NEXT[kind]
@@ -369,7 +369,7 @@ class Deliveries:
 
     def drop_final_records(self) -> None:
         """Drop final records at the start, which moves the start offset, and join runs that are alike."""
-        kept: list[Run] = []
+        kept: list[DeliveryRun] = []
         for run in self._runs:
             if not kept and run.state.is_final:
                 continue
@@ -393,7 +393,7 @@ class Deliveries:
             if self._runs[index].first < offset:
                 self._runs.insert(index + 1, self._runs[index].split_at_offset(offset))
 
-    def _split_and_list_runs(self, first: int, last: int) -> list[Run]:
+    def _split_and_list_runs(self, first: int, last: int) -> list[DeliveryRun]:
         """Return the runs of these in-flight offsets, cut so that they have no others."""
         if last < first:
             return []

@@ -44,7 +44,7 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-class Acknowledgement(NamedTuple):
+class RangeAcknowledgement(NamedTuple):
     """What a member says of the records `first` to `last`: one type for all, or one for each offset."""
 
     first: int
@@ -52,7 +52,7 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
-class Acquired(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """Records that a member has acquired, and how often they have been delivered. `last` is inclusive."""
 
     first: int
@@ -69,7 +69,7 @@ class GivenUp(NamedTuple):
     is_rejected: bool
 
 
-class Limits(NamedTuple):
+class ShareLimits(NamedTuple):
     """The limits of a share group: its configs, or the broker's."""
 
     deliveries: int
@@ -79,7 +79,7 @@ class Limits(NamedTuple):
     has_dead_letters: bool = False
 
 
-class Origin:
+class AcquiredRange:
     """The offsets `first` to `last` (inclusive) that were acquired together at first, or those of a kept batch.
 
     `by_record` says that the states of its records have ever been changed one by one, or of some without the others:
@@ -99,15 +99,17 @@ class Origin:
         return self.last - self.first + 1
 
 
-class Run:
+class DeliveryRun:
     """Records `first` to `last` (inclusive) with the same state; `member_id` and `lock_end_ms` of acquired ones."""
 
     __slots__ = ("count", "first", "last", "lock_end_ms", "member_id", "origin", "state")
 
-    def __init__(self, first: int, last: int, state: DeliveryState, count: int, origin: Origin | None = None) -> None:
+    def __init__(
+        self, first: int, last: int, state: DeliveryState, count: int, origin: AcquiredRange | None = None
+    ) -> None:
         self.first = first
         self.last = last
-        self.origin = Origin(first, last) if origin is None else origin
+        self.origin = AcquiredRange(first, last) if origin is None else origin
         self.state = state
         self.count = count
         self.member_id = NOBODY
@@ -121,15 +123,15 @@ class Run:
         """Return the number of offsets."""
         return self.last - self.first + 1
 
-    def split_at_offset(self, offset: int) -> Run:
+    def split_at_offset(self, offset: int) -> DeliveryRun:
         """Cut the run before `offset`; return the second part."""
-        rest = Run(offset, self.last, self.state, self.count, self.origin)
+        rest = DeliveryRun(offset, self.last, self.state, self.count, self.origin)
         rest.member_id, rest.lock_end_ms = self.member_id, self.lock_end_ms
         self.last = offset - 1
         self.origin.by_record = True
         return rest
 
-    def can_merge_with(self, other: Run) -> bool:
+    def can_merge_with(self, other: DeliveryRun) -> bool:
         """Return whether the two can be one run. What will be acknowledged stays apart."""
         if self.state == DeliveryState.ACQUIRED or self.origin is not other.origin:
             return False

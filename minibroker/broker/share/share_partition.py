@@ -18,7 +18,14 @@ from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, get_grou
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.share.deliveries import Deliveries
-from minibroker.broker.share.runs import Acknowledgement, Acquired, DeliveryState, GivenUp, Limits, StateBatch
+from minibroker.broker.share.runs import (
+    AcquiredRecords,
+    DeliveryState,
+    GivenUp,
+    RangeAcknowledgement,
+    ShareLimits,
+    StateBatch,
+)
 from minibroker.broker.share.states import ShareKey, ShareState
 from minibroker.broker.turn import Wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,11 +43,11 @@ READ_COMMITTED: Final = "read_committed"
 FIRST_WITH_DEAD_LETTERS: Final = 2  # the level of share.version
 
 
-class Delivered(NamedTuple):
+class DeliveredBatches(NamedTuple):
     """Records for a member: the batches that they are in, and which of them it has acquired."""
 
     region: Region
-    acquired: list[Acquired]
+    acquired: list[AcquiredRecords]
 
 
 class Waiter(Protocol):
@@ -72,9 +79,9 @@ class SharePartition:
         return f"{self.partition} for share group {self.key.group_id}"
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ShareLimits:
         """Return the group's limits, as they are now."""
-        return Limits(
+        return ShareLimits(
             self._get_group_config("share.delivery.count.limit"),
             self._get_group_config("share.partition.max.record.locks"),
             self._get_group_config("share.record.lock.duration.ms"),
@@ -114,7 +121,7 @@ class SharePartition:
 
     def acquire_records(
         self, member_id: str, region: Region, max_records: int, batch_size: int, *, strict: bool
-    ) -> Delivered | None:
+    ) -> DeliveredBatches | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
         headers = _list_batch_headers(
@@ -129,13 +136,13 @@ class SharePartition:
         if changed or deliveries.start_offset != start:
             self._persist_changes(changed)
         self._restart_lock_timer()
-        return None if not acquired else Delivered(_cut_region_to_acquired(region, headers, acquired), acquired)
+        return None if not acquired else DeliveredBatches(_cut_region_to_acquired(region, headers, acquired), acquired)
 
     def _archive_aborted_records(
-        self, acquired: Sequence[Acquired], headers: Sequence[BatchHeader]
-    ) -> tuple[list[Acquired], list[StateBatch]]:
+        self, acquired: Sequence[AcquiredRecords], headers: Sequence[BatchHeader]
+    ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
-        left: list[Acquired] = []
+        left: list[AcquiredRecords] = []
         changed: list[StateBatch] = []
         aborted = self._find_aborted_batches(headers)
         position = 0
@@ -162,7 +169,7 @@ class SharePartition:
             ended.setdefault(one.producer_id, []).append(one)
         return [header for header in headers if header.is_transactional and _is_aborted(header, ended)]
 
-    def undo_acquisition(self, member_id: str, delivered: Delivered) -> None:
+    def undo_acquisition(self, member_id: str, delivered: DeliveredBatches) -> None:
         """Undo an acquisition whose records are not sent."""
         self.deliveries.undo_acquisition(member_id, delivered.acquired)
         self._restart_lock_timer()
@@ -170,7 +177,7 @@ class SharePartition:
 
     # --- what members say -------------------------------------------------------------------------
 
-    def acknowledge_records(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Wait:
+    def acknowledge_records(self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement]) -> Wait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
         now_ms = int(self._cluster.clock.monotonic_ms())
         changed = self.deliveries.acknowledge_records(member_id, acknowledgements, self.limits, now_ms)
@@ -298,7 +305,7 @@ def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransac
 
 
 def _cut_region_to_acquired(
-    region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]
+    region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired: Sequence[AcquiredRecords]
 ) -> Region:
     """Return the batches of a region that have acquired records, and those between."""
     first, last = acquired[0].first, acquired[-1].last

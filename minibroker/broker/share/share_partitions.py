@@ -34,7 +34,7 @@ MEMBER_ID_CHARACTERS: Final = 36  # of a UUID as text
 SESSION_PARTITIONS_MAX: Final = 500_000  # of all sessions: about 100 MB
 BY_DURATION: Final = "by_duration:"
 
-Wanted = tuple[bytes, int]  # the id of a topic, and the index of a partition
+SharedPartition = tuple[bytes, int]  # the id of a topic, and the index of a partition
 
 
 class SessionKey(NamedTuple):
@@ -60,10 +60,10 @@ class ShareSession:
 
     def __init__(self, connection: Connection) -> None:
         self.epoch = FIRST_EPOCH + 1
-        self.wanted: dict[Wanted, str | None] = {}
+        self.wanted: dict[SharedPartition, str | None] = {}
         self.connection = connection
 
-    def move_partitions_to_end(self, wanted: Iterable[Wanted]) -> None:
+    def move_partitions_to_end(self, wanted: Iterable[SharedPartition]) -> None:
         """Let others come first the next time."""
         for one in wanted:
             if one in self.wanted:
@@ -76,7 +76,7 @@ class SharePartitions:
     def __init__(self, cluster: Cluster, controller: Controller, coordinator: ShareCoordinator) -> None:
         self.cluster = cluster
         self.coordinator = coordinator
-        self._open: dict[Wanted, dict[str, SharePartition]] = {}  # by partition, and then by group
+        self._open: dict[SharedPartition, dict[str, SharePartition]] = {}  # by partition, and then by group
         self.sessions: dict[SessionKey, ShareSession] = {}
         self.dead_letters = DeadLetters(cluster, controller)
 

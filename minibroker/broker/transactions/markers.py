@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.clock import run_chore_in_slices
-from minibroker.broker.transactions.marking import Ending, write_marker_or_return_error
-from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.transactions.marking import EndedTransaction, write_marker_or_return_error
+from minibroker.broker.transactions.transaction import ENDING, TopicPartition, Transaction, TransactionState
 from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import split_into_portions
-from minibroker.storage.producers.transaction_markers import Marker
+from minibroker.storage.producers.transaction_markers import TransactionMarker
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
@@ -159,9 +159,9 @@ class MarkerSender:
         """Write the markers at the leaders of these partitions. Raises KafkaError."""
         cluster = self._coordinator.cluster
         epoch = self._coordinator.get_coordinator_epoch(transaction.transactional_id)
-        marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)
+        marker = TransactionMarker(transaction.state is TransactionState.PREPARE_COMMIT, epoch)
         producer = transaction.producer_id, transaction.producer_epoch
-        ending = Ending(cluster, producer, marker, transaction.client_version)
+        ending = EndedTransaction(cluster, producer, marker, transaction.client_version)
         for name, index in partitions:
             topic = cluster.image.topics.get(name)
             partition = None if topic is None else topic.find_partition(index)

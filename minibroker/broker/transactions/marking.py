@@ -13,20 +13,20 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, map_in_steps
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition
 
-Wanted = WriteTxnMarkersRequest.WritableTxnMarker
-Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
-TopicResult = Result.WritableTxnMarkerTopicResult
+RequestedMarker = WriteTxnMarkersRequest.WritableTxnMarker
+MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
+TopicResult = MarkerResult.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 
-class Ending:
+class EndedTransaction:
     """A decided transaction, with the batch that ends it in each partition, one after the other.
 
     `transaction_version` is that of the client that ended it.
@@ -34,7 +34,9 @@ class Ending:
 
     __slots__ = ("batch", "header", "marker", "transaction_version")
 
-    def __init__(self, cluster: Cluster, producer: tuple[int, int], marker: Marker, transaction_version: int) -> None:
+    def __init__(
+        self, cluster: Cluster, producer: tuple[int, int], marker: TransactionMarker, transaction_version: int
+    ) -> None:
         """`producer` is its id and epoch."""
         self.marker = marker
         self.transaction_version = transaction_version
@@ -46,11 +48,11 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
     """Write the markers to the partitions that `node` leads; the response has a result for each partition."""
     response = WriteTxnMarkersResponse()
     for wanted in request.markers:
-        result = Result(producer_id=wanted.producer_id)
+        result = MarkerResult(producer_id=wanted.producer_id)
         response.markers.append(result)
-        marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
+        marker = TransactionMarker(wanted.transaction_result, wanted.coordinator_epoch)
         producer = wanted.producer_id, wanted.producer_epoch
-        ending = Ending(cluster, producer, marker, wanted.transaction_version)
+        ending = EndedTransaction(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
             partitions = yield from map_in_steps(
                 partial(_write_marker_and_answer, cluster, node, ending, topic.name), topic.partition_indexes
@@ -61,13 +63,17 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
     return response
 
 
-def _write_marker_and_answer(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
+def _write_marker_and_answer(
+    cluster: Cluster, node: Node, ending: EndedTransaction, topic: str, index: int
+) -> PartitionResult:
     return PartitionResult(
         partition_index=index, error_code=write_marker_or_return_error(cluster, node, ending, topic, index)
     )
 
 
-def write_marker_or_return_error(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
+def write_marker_or_return_error(
+    cluster: Cluster, node: Node, ending: EndedTransaction, topic: str, index: int
+) -> ErrorCode:
     """Write the marker to a partition, if `node` leads it; return NONE, or the error code."""
     try:
         _append_marker(cluster, get_led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
@@ -76,7 +82,7 @@ def write_marker_or_return_error(cluster: Cluster, node: Node, ending: Ending, t
     return ErrorCode.NONE
 
 
-def _append_marker(cluster: Cluster, partition: Partition, ending: Ending) -> None:
+def _append_marker(cluster: Cluster, partition: Partition, ending: EndedTransaction) -> None:
     partition.check_min_isr()
     header, committed = ending.header, ending.marker.committed
     partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)

@@ -19,7 +19,7 @@ LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1  # the next epoch is reserved for fenci
 OWN_EPOCHS: Final = 2  # the first transaction version (KIP-1022) with an epoch per transaction
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """The states, numbered as in `__transaction_state` (Kafka's TransactionState)."""
 
     EMPTY = 0
@@ -37,27 +37,32 @@ class State(IntEnum):
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
-LABELS: Final = {state.api_name: state for state in State}
+LABELS: Final = {state.api_name: state for state in TransactionState}
 
 # The previous states of each state. PREPARE_EPOCH_FENCE is never written: it is an abort that bumps the epoch.
 REACHED_FROM: Final = {
-    State.EMPTY: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.ONGOING: {State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_COMMIT: {State.ONGOING},
-    State.PREPARE_ABORT: {
-        State.ONGOING,
-        State.PREPARE_EPOCH_FENCE,
-        State.EMPTY,  # from transaction version 2 on, a transaction without a partition can be aborted
-        State.COMPLETE_COMMIT,
-        State.COMPLETE_ABORT,
+    TransactionState.EMPTY: {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT},
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
     },
-    State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
-    State.COMPLETE_ABORT: {State.PREPARE_ABORT},
-    State.DEAD: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_EPOCH_FENCE: {State.ONGOING},
+    TransactionState.PREPARE_COMMIT: {TransactionState.ONGOING},
+    TransactionState.PREPARE_ABORT: {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        TransactionState.EMPTY,  # from transaction version 2 on, a transaction without a partition can be aborted
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.COMPLETE_COMMIT: {TransactionState.PREPARE_COMMIT},
+    TransactionState.COMPLETE_ABORT: {TransactionState.PREPARE_ABORT},
+    TransactionState.DEAD: {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT},
+    TransactionState.PREPARE_EPOCH_FENCE: {TransactionState.ONGOING},
 }
-ENDING: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-AT_REST: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+ENDING: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+AT_REST: Final = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 TopicPartition = tuple[str, int]
 
@@ -95,7 +100,7 @@ class Transaction:
         last_producer_epoch: int = NO_EPOCH,
         previous_producer_id: int = NO_PRODUCER_ID,
         next_producer_id: int = NO_PRODUCER_ID,
-        state: State = State.EMPTY,
+        state: TransactionState = TransactionState.EMPTY,
         partitions: frozenset[TopicPartition] = frozenset(),
         start_ms: int = NO_TIME,
         client_version: int = 0,
@@ -135,7 +140,7 @@ class Transaction:
         """Return whether the producer needs a new id, as no epoch is left."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
-    def transition_to(self, state: State, now_ms: int) -> Transaction:
+    def transition_to(self, state: TransactionState, now_ms: int) -> Transaction:
         """Return a copy in the next state. Raises ValueError for an impossible transition, which is a bug."""
         if self.state not in REACHED_FROM[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.api_name} to {state.api_name}")

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from minibroker.broker.coordination.coordinator_logs import Entry, encode_record_entry
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, Transaction, TransactionState
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
 FLEXIBLE_VERSION: Final = 1  # written from transaction version 1 on
@@ -46,7 +46,7 @@ def _encode_transaction_log_value(transaction: Transaction) -> bytes:
         transaction.timeout_ms,
         transaction.state,
     )
-    partitions = NO_LIST if transaction.state is State.EMPTY else _encode_partitions(transaction.partitions)
+    partitions = NO_LIST if transaction.state is TransactionState.EMPTY else _encode_partitions(transaction.partitions)
     times = _TIMES.pack(transaction.last_update_ms, transaction.start_ms)
     tags = transaction.previous_producer_id, transaction.next_producer_id, transaction.client_version
     return b"".join((start, partitions, times, _encode_tagged_fields(*tags)))
@@ -84,7 +84,7 @@ def make_transaction_log_value(transaction: Transaction) -> TransactionLogValue:
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
         transaction_partitions=None
-        if transaction.state is State.EMPTY
+        if transaction.state is TransactionState.EMPTY
         else _group_partitions_by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
@@ -109,7 +109,7 @@ def parse_transaction(key: TransactionLogKey, value: TransactionLogValue) -> Tra
         producer_epoch=value.producer_epoch,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
-        state=State(value.transaction_status),
+        state=TransactionState(value.transaction_status),
         partitions=frozenset(
             (each.topic, partition) for each in value.transaction_partitions or () for partition in each.partition_ids
         ),

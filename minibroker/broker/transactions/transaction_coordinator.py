@@ -17,7 +17,14 @@ from minibroker.broker.metadata.features import TRANSACTION_VERSION
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.markers import MarkerSender
-from minibroker.broker.transactions.transaction import AT_REST, ENDING, NEVER_MS, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction import (
+    AT_REST,
+    ENDING,
+    NEVER_MS,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
 from minibroker.broker.transactions.transaction_codec import (
     encode_transaction,
     encode_transaction_tombstone,
@@ -87,7 +94,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     # --- requests -------------------------------------------------------------------------------
 
     def initialize_producer(
-        self, transactional_id: str, timeout_ms: int, expected: transitions.Expected = None
+        self, transactional_id: str, timeout_ms: int, expected: transitions.ExpectedIdAndEpoch = None
     ) -> tuple[int, int]:
         """Return a producer id and epoch for a producer with this id; its predecessor is fenced.
 
@@ -99,7 +106,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, new_id(), timeout_ms, now_ms)
-        if transaction.state is State.ONGOING:
+        if transaction.state is TransactionState.ONGOING:
             transitions.check_expected_producer(transaction, expected)
             self.abort_and_fence_producer(transaction)
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
@@ -233,7 +240,7 @@ class TransactionExpiry:
     def _abort_if_timed_out(self, transaction: Transaction) -> None:
         """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
-        if transaction.state is not State.ONGOING or transaction.timeout_ms == NEVER_MS:
+        if transaction.state is not TransactionState.ONGOING or transaction.timeout_ms == NEVER_MS:
             return
         if transaction.start_ms + transaction.timeout_ms < now_ms:
             try:

@@ -16,28 +16,30 @@ from minibroker.broker.transactions.transaction import (
     NO_PRODUCER_ID,
     NO_TIME,
     OWN_EPOCHS,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 NewProducerId = Callable[[], int]
-Expected = tuple[int, int] | None  # the current producer id and epoch of a producer that wants to continue (KIP-360)
+ExpectedIdAndEpoch = (
+    tuple[int, int] | None
+)  # the current producer id and epoch of a producer that wants to continue (KIP-360)
 
 
 # --- InitProducerId -----------------------------------------------------------------------------
 
 
 def initialize_producer(
-    transaction: Transaction, timeout_ms: int, expected: Expected, now_ms: int, new_producer_id: NewProducerId
+    transaction: Transaction, timeout_ms: int, expected: ExpectedIdAndEpoch, now_ms: int, new_producer_id: NewProducerId
 ) -> Transaction:
     """Return the transaction of a producer that starts, or continues after an error; a new epoch fences the old one.
 
     Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is ending.
     """
     check_expected_producer(transaction, expected)
-    after = transaction.transition_to(State.EMPTY, now_ms)
+    after = transaction.transition_to(TransactionState.EMPTY, now_ms)
     after.partitions, after.start_ms, after.timeout_ms = frozenset(), NO_TIME, timeout_ms
     if transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch):
         after.producer_id, after.previous_producer_id = new_producer_id(), transaction.producer_id
@@ -48,7 +50,7 @@ def initialize_producer(
     return after
 
 
-def check_expected_producer(transaction: Transaction, expected: Expected) -> None:
+def check_expected_producer(transaction: Transaction, expected: ExpectedIdAndEpoch) -> None:
     """Check the producer id and epoch that a producer expects to have.
 
     Raises KafkaError: PRODUCER_FENCED if another producer has the id, CONCURRENT_TRANSACTIONS if markers are missing.
@@ -62,7 +64,7 @@ def check_expected_producer(transaction: Transaction, expected: Expected) -> Non
         raise _make_concurrent_transactions_error(transaction)
 
 
-def _get_bumped_epochs(transaction: Transaction, expected: Expected) -> tuple[int, int]:
+def _get_bumped_epochs(transaction: Transaction, expected: ExpectedIdAndEpoch) -> tuple[int, int]:
     """Return the next epoch, and the one before it if the producer expected it."""
     current = transaction.producer_epoch
     if expected is None:
@@ -90,9 +92,9 @@ def add_partitions_to_transaction(
     """
     _check_not_ending(transaction, producer)
     wanted = transaction.partitions.union(partitions)
-    if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
+    if transaction.state is TransactionState.ONGOING and len(wanted) == len(transaction.partitions):
         return transaction
-    after = transaction.transition_to(State.ONGOING, now_ms)
+    after = transaction.transition_to(TransactionState.ONGOING, now_ms)
     if transaction.state in AT_REST:
         after.start_ms = now_ms
     after.partitions, after.client_version = wanted, client_version
@@ -145,7 +147,7 @@ def end_transaction(
     if client_version >= OWN_EPOCHS:
         return _end_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
     _check_producer(transaction, producer)
-    if transaction.state is State.ONGOING:
+    if transaction.state is TransactionState.ONGOING:
         return _transition_to_prepare_end(transaction, commit, client_version, now_ms)
     _check_ended_with_outcome(transaction, commit)
     return transaction
@@ -167,7 +169,7 @@ def _end_with_own_epoch(
     if producer[0] != transaction.producer_id and not again:
         raise _make_wrong_producer_id_error(transaction, producer[0])
     current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
-    if not current and not (again and transaction.state in ENDING | AT_REST - {State.EMPTY}):
+    if not current and not (again and transaction.state in ENDING | AT_REST - {TransactionState.EMPTY}):
         raise _make_producer_fenced_error(transaction, producer[1])
     if again:
         _check_ended_with_outcome(transaction, commit)
@@ -202,15 +204,17 @@ def _check_ended_with_outcome(transaction: Transaction, commit: bool) -> None:
 
 
 OUTCOMES: Final = {
-    True: {State.PREPARE_COMMIT, State.COMPLETE_COMMIT},
-    False: {State.PREPARE_ABORT, State.COMPLETE_ABORT},
+    True: {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT},
+    False: {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT},
 }
 
 
 def _transition_to_prepare_end(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
-    after = transaction.transition_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms)
+    after = transaction.transition_to(
+        TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms
+    )
     after.client_version, after.next_producer_id = client_version, next_producer_id
     if client_version >= OWN_EPOCHS:
         after.last_producer_epoch = transaction.producer_epoch
@@ -232,7 +236,11 @@ def transition_to_fenced_abort(
 
 def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     """Return the transaction after its markers are written."""
-    state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    state = (
+        TransactionState.COMPLETE_COMMIT
+        if transaction.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
     after = transaction.transition_to(state, now_ms)
     after.partitions = frozenset()
     if transaction.next_producer_id != NO_PRODUCER_ID:

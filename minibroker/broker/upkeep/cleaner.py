@@ -18,11 +18,11 @@ from minibroker.broker.upkeep.partition_chores import run_on_each_partition
 from minibroker.operating_system import find_thread_clock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
-from minibroker.storage.compaction.dirtiness import Dirtiness, is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.resting import Rests
-from minibroker.storage.compaction.rewriting import Limits, SyncFailed
+from minibroker.storage.compaction.batch_reading import UncleanableLog
+from minibroker.storage.compaction.cleaning import CleaningAborted, CleaningThrottle, LogCleaning
+from minibroker.storage.compaction.dirtiness import LogDirtiness, is_cleaning_due, measure_dirtiness
+from minibroker.storage.compaction.resting import ThreadRests
+from minibroker.storage.compaction.rewriting import CleaningLimits, SyncFailed
 from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
@@ -35,7 +35,7 @@ MAX_KEYS_BYTES = 0x7FFFFFFF  # as in Kafka, the most that a thread can use of th
 MB = 1_000_000
 
 
-class Cleaner:
+class LogCleaner:
     """The cleanings of a cluster. It does nothing before `start_checks`.
 
     `run_aside(work, done)` runs work in a thread, without delaying a stop, as it may take minutes. The work pauses with
@@ -56,9 +56,9 @@ class Cleaner:
         self.statistics = statistics or CleanerStatistics()
         self._cluster = cluster
         self._run_aside = run_aside
-        self._throttle = Throttle(float("inf"), cluster.clock.monotonic_ms, wait)
+        self._throttle = CleaningThrottle(float("inf"), cluster.clock.monotonic_ms, wait)
         self._due: list[tuple[float, Log]] = []  # (dirty share, log), the dirtiest last
-        self._running: dict[str, Cleaning] = {}  # by directory, which a new topic of the same name would share
+        self._running: dict[str, LogCleaning] = {}  # by directory, which a new topic of the same name would share
         self._uncleanable: set[Log] = set()
         self._resting: set[Log] = set()
         self._looked_ms = -float("inf")
@@ -134,7 +134,7 @@ class Cleaner:
         self.statistics.looked_ms = self._cluster.clock.wall_ms()
         self._begin_next_cleanings()
 
-    def _measure_dirtiness(self, compacted_log: Log) -> Dirtiness | None:
+    def _measure_dirtiness(self, compacted_log: Log) -> LogDirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
         if (
             not compacted_log.is_in_use
@@ -159,15 +159,15 @@ class Cleaner:
             if dirt is not None and is_cleaning_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin_cleaning(dirty, dirt)
 
-    def _begin_cleaning(self, dirty_log: Log, dirtiness: Dirtiness) -> None:
+    def _begin_cleaning(self, dirty_log: Log, dirtiness: LogDirtiness) -> None:
         clock = self._cluster.clock
-        limits, rest = get_cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).sleep_if_due
-        cleaning = Cleaning(dirty_log, dirtiness, limits, self._throttle, clock.wall_ms(), rest)
+        limits, rest = get_cleaning_limits(self._cluster.settings), ThreadRests(find_thread_clock()).sleep_if_due
+        cleaning = LogCleaning(dirty_log, dirtiness, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty_log.directory] = cleaning
         self.statistics.running = len(self._running)
         self._run_cleaning_step(cleaning, clock.monotonic_ms())
 
-    def _run_cleaning_step(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _run_cleaning_step(self, cleaning: LogCleaning, began_ms: float) -> None:
         has_written = []
         self._run_aside(
             lambda: has_written.append(cleaning.clean_next_segment()),
@@ -177,7 +177,7 @@ class Cleaner:
         )
 
     def _continue_or_end_cleaning(
-        self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool
+        self, cleaning: LogCleaning, began_ms: float, error: Exception | None, has_written: bool
     ) -> None:
         """Replace the cleaned segments and continue, or end the cleaning and begin the next one."""
         cleaned = cleaning.log
@@ -205,7 +205,7 @@ class Cleaner:
         self._count_cleaning(cleaning, began_ms)
         self._cluster.clock.call_later(0, self._begin_next_cleanings if self._due else self._find_logs_due_for_cleaning)
 
-    def _count_cleaning(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _count_cleaning(self, cleaning: LogCleaning, began_ms: float) -> None:
         """Add the cleaning to the statistics, whether it succeeded or not."""
         total = self.statistics
         total.running = len(self._running)
@@ -218,7 +218,7 @@ class Cleaner:
             total.read_records += counts.read_records
             total.written_records += counts.written_records
 
-    def _end_cleaning(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _end_cleaning(self, cleaning: LogCleaning, began_ms: float) -> None:
         self.statistics.cleanings += 1
         self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _log_cleaning(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
@@ -227,22 +227,22 @@ class Cleaner:
         """Stop cleaning the log, and log a traceback if the error is a bug and not damage."""
         self._uncleanable.add(dirty_log)
         self.statistics.uncleanable = len(self._uncleanable)
-        expected = isinstance(error, Uncleanable | KafkaError | OSError)
+        expected = isinstance(error, UncleanableLog | KafkaError | OSError)
         name = f"{dirty_log.topic}-{dirty_log.partition}"
         log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)
 
 
-def get_cleaning_limits(settings: Settings) -> Limits:
+def get_cleaning_limits(settings: Settings) -> CleaningLimits:
     """Return the memory that the settings allow each of the cleaner's threads."""
     threads = settings["log.cleaner.threads"]
-    return Limits(
+    return CleaningLimits(
         keys_bytes=min(settings["log.cleaner.dedupe.buffer.size"] // threads, MAX_KEYS_BYTES),
         load_factor=min(settings["log.cleaner.io.buffer.load.factor"], 1.0),
         buffer_bytes=settings["log.cleaner.io.buffer.size"] // threads // 2,
     )
 
 
-def _log_cleaning(cleaning: Cleaning, took_ms: float) -> None:
+def _log_cleaning(cleaning: LogCleaning, took_ms: float) -> None:
     cleaned, rewriter = cleaning.log, cleaning.rewriter
     if rewriter is None:
         return

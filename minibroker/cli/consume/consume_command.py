@@ -19,7 +19,7 @@ from minibroker.cli.consume.consume_file import write_records_file
 from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
-    Formatter,
+    FormatRecord,
     make_decoding_formatter,
     make_formatter,
     make_json_formatter,
@@ -27,10 +27,10 @@ from minibroker.cli.consume.consume_lines import (
     make_schema_formatter,
     parse_format,
 )
-from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
-from minibroker.cli.places import Topics, Where, is_pattern, parse_offset_or_time, parse_topics
+from minibroker.cli.consume.consume_sources import ChosenSource, ConsumeSelection, GroupSource, RecordSource
+from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern, parse_offset_or_time, parse_topics
 from minibroker.cli.schemas.registries import make_registry_options
-from minibroker.cli.shared import NamedCommand, make_completer, make_json_option
+from minibroker.cli.shared import NamedCommand, make_json_option, make_names_completer
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -43,7 +43,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 
 @click.command(cls=NamedCommand)
 @click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
-                shell_complete=make_completer("topics"))  # fmt: skip
+                shell_complete=make_names_completer("topics"))  # fmt: skip
 @click.option("--from", "-o", "start", metavar="WHERE", type=parse_offset_or_time, multiple=True,
               help="earliest, latest, an offset, -N for N before the end, or a time.  [default: earliest]")  # fmt: skip
 @click.option("--to", "end", metavar="WHERE", type=parse_offset_or_time, multiple=True,
@@ -57,7 +57,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0),
               help="End after this time without a record.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Read as a member of this group: go on where it is, and commit.",
-              shell_complete=make_completer("groups"))  # fmt: skip
+              shell_complete=make_names_completer("groups"))  # fmt: skip
 @click.option("--format", "-f", "form", metavar="TEXT", type=parse_format,
               help="Print each record like this, with kcat's tokens: '%t [%p] %o: %k %s\\n'.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help="Print keys too, with this text between key and value.")
@@ -71,9 +71,9 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @add_client_options
 @make_json_option("Print a JSON object for each record.")
 def consume(
-    topics: tuple[Topics, ...],
-    start: tuple[Where, ...],
-    end: tuple[Where, ...],
+    topics: tuple[RequestedTopic, ...],
+    start: tuple[PartitionPlace, ...],
+    end: tuple[PartitionPlace, ...],
     last: int | None,
     partitions: tuple[int, ...],
     count: int | None,
@@ -137,8 +137,8 @@ def consume(
     bootstrap, read_committed = _split_off_isolation_level(bootstrap)
     selected = [(name, indexes or partitions) for name, indexes in topics]
     with connect_client(bootstrap) as client:
-        source = make_source(client, group, Selection(selected, start, end, last, follow, read_committed))
-        print_records(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
+        source = make_record_source(client, group, ConsumeSelection(selected, start, end, last, follow, read_committed))
+        print_records(source, line, ConsumeEnding(source, follow=follow, count=count, timeout_s=timeout_s))
 
 
 # Options that cannot be used together, and why.
@@ -170,14 +170,14 @@ def _check_option_combination(options: dict[str, object]) -> None:
             raise click.UsageError(f"{other} cannot be used with {one}, {why}")
 
 
-def _are_internal_topics(topics: Sequence[Topics]) -> bool:
+def _are_internal_topics(topics: Sequence[RequestedTopic]) -> bool:
     """Return whether all topics are internal ones of Kafka."""
     from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC
 
     return all(name in (*COORDINATORS_TOPICS, METADATA_TOPIC) for name, _ in topics)
 
 
-def _find_decoders(topics: Sequence[Topics]) -> Decoders:
+def _find_decoders(topics: Sequence[RequestedTopic]) -> Decoders:
     """Return the decoders of internal topics. Raises click.UsageError for others, whose meaning is not known."""
     from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC, find_decoder
 
@@ -199,19 +199,19 @@ def _split_off_isolation_level(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
     return bootstrap._replace(settings=tuple(settings.items())), level == ISOLATION_LEVELS[0]
 
 
-def make_source(client: Client, group: str | None, selection: Selection) -> Source:
+def make_record_source(client: Client, group: str | None, selection: ConsumeSelection) -> RecordSource:
     """Return what reads the selected records, as a member of the group if there is one."""
     return ChosenSource(client, selection) if group is None else GroupSource(client, group, selection)
 
 
-def print_records(source: Source, line: Formatter, ending: Ending) -> None:
+def print_records(source: RecordSource, format_line: FormatRecord, ending: ConsumeEnding) -> None:
     """Print records until the end, or Ctrl-C. Then what was surely printed is committed, if there is a group."""
     output = sys.stdout.buffer
     try:
         while not ending.is_reached():
             last, lines = None, []
             for record in source.poll(ending.choose_wait_ms()):
-                lines.append(line(record))
+                lines.append(format_line(record))
                 if ending.count_record():
                     last = record
                     break
@@ -224,10 +224,10 @@ def print_records(source: Source, line: Formatter, ending: Ending) -> None:
         source.close()
 
 
-class Ending:
+class ConsumeEnding:
     """When the command ends: after so many records, so many seconds without one, or at the end of all partitions."""
 
-    def __init__(self, source: Source, *, follow: bool, count: int | None, timeout_s: float | None) -> None:
+    def __init__(self, source: RecordSource, *, follow: bool, count: int | None, timeout_s: float | None) -> None:
         self.is_empty = True
         self._source = source
         self._follow = follow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.places import Topics, Where, is_pattern
+from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ REMEDY: Final = "--out needs the extra arrow: python3 -m pip install pyarrow num
 def write_records_file(
     path: str,
     bootstrap: Bootstrap,
-    topics: Sequence[Topics],
+    topics: Sequence[RequestedTopic],
     partitions: Sequence[int],
-    start: Sequence[Where],
-    end: Sequence[Where],
+    start: Sequence[PartitionPlace],
+    end: Sequence[PartitionPlace],
     *,
     committed: bool,
 ) -> int:
@@ -38,7 +38,9 @@ def write_records_file(
         from minibroker.pipeline.log_source import PipelineError
 
         with _replace_file_when_complete(path) as unfinished:
-            count = _write_rows(str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed))
+            count = _write_table_file(
+                str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed)
+            )
     except ImportError:
         raise make_operation_error(REMEDY) from None
     except (OSError, PipelineError) as error:
@@ -48,10 +50,10 @@ def write_records_file(
 
 def _open_logs(
     bootstrap: Bootstrap,
-    topics: Sequence[Topics],
+    topics: Sequence[RequestedTopic],
     partitions: Sequence[int],
-    start: Sequence[Where],
-    end: Sequence[Where],
+    start: Sequence[PartitionPlace],
+    end: Sequence[PartitionPlace],
     committed: bool,
 ) -> list[Log]:
     from minibroker.pipeline import open
@@ -63,8 +65,8 @@ def _open_logs(
             bootstrap.servers,
             name,
             partitions=indexes or partitions,
-            start=_choose_start_or_end(start, "earliest"),
-            end=_choose_start_or_end(end, "latest"),
+            start=_choose_only_place(start, "earliest"),
+            end=_choose_only_place(end, "latest"),
             isolation="read_committed" if committed else "read_uncommitted",
             client=dict(bootstrap.settings),
         )
@@ -72,10 +74,10 @@ def _open_logs(
     ]
 
 
-def _choose_start_or_end(places: Sequence[Where], word: str) -> Place:
-    """Return an edge for all partitions; `word` is that of the log itself. Raises click.UsageError for others."""
-    where = places[0] if places else Where(word)
-    if len(places) > 1 or where.partition is not None or where.kind not in (word, "offset", "time"):
+def _choose_only_place(places: Sequence[PartitionPlace], option: str) -> Place:
+    """Return an edge for all partitions; `option` is that of the log itself. Raises click.UsageError for others."""
+    where = places[0] if places else PartitionPlace(option)
+    if len(places) > 1 or where.partition is not None or where.kind not in (option, "offset", "time"):
         raise click.UsageError("with --out, --from and --to are one offset or time each")
     if where.kind == "time":
         return datetime.fromtimestamp(where.number / 1000, UTC)
@@ -93,7 +95,7 @@ def _replace_file_when_complete(path: str) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _write_rows(unfinished: str, path: str, logs: Sequence[Log]) -> int:
+def _write_table_file(unfinished: str, path: str, logs: Sequence[Log]) -> int:
     """Write the rows, as they come."""
     import pyarrow as pa
     import pyarrow.parquet as pq

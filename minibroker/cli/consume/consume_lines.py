@@ -21,15 +21,15 @@ from minibroker.protocol.legible import format_readable
 from minibroker.quantities import format_instant
 
 if TYPE_CHECKING:
-    from minibroker.cli.dump.dump_records import Decoder as InternalDecoder
-    from minibroker.cli.dump.dump_records import Pair
-    from minibroker.client.record_fetching import Found
+    from minibroker.cli.dump.dump_records import DecodedKeyAndValue
+    from minibroker.cli.dump.dump_records import DecodeRecord as InternalDecoder
+    from minibroker.client.record_fetching import FoundRecord
     from minibroker.protocol.records.record import Record
     from minibroker.registry.registry_client import RegistryClient
 
-Bytes = Callable[[bytes], bytes]
-Part = Callable[["Found"], bytes]
-Formatter = Callable[["Found"], bytes]
+ShowBytes = Callable[[bytes], bytes]
+FormatPart = Callable[["FoundRecord"], bytes]
+FormatRecord = Callable[["FoundRecord"], bytes]
 Decoders = Mapping[str, "InternalDecoder"]  # by topic
 
 NULL: Final = b"null"
@@ -44,36 +44,36 @@ _NULL_HEADER: Final = b"NULL"  # where null keys and values are printed as nothi
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def _format_topic(found: Found) -> bytes:
+def _format_topic(found: FoundRecord) -> bytes:
     return found.partition[0].encode()
 
 
-def _format_partition(found: Found) -> bytes:
+def _format_partition(found: FoundRecord) -> bytes:
     return b"%d" % found.partition[1]
 
 
-def _format_offset(found: Found) -> bytes:
+def _format_offset(found: FoundRecord) -> bytes:
     return b"%d" % found.record.offset
 
 
-def _format_timestamp(found: Found) -> bytes:
+def _format_timestamp(found: FoundRecord) -> bytes:
     return b"%d" % found.record.timestamp
 
 
-def _format_instant(found: Found) -> bytes:
+def _format_instant(found: FoundRecord) -> bytes:
     """Return the timestamp as a date, nothing for none."""
     return format_instant(found.record.timestamp).encode() if found.record.timestamp >= 0 else b""
 
 
-def _format_key_size(found: Found) -> bytes:
+def _format_key_size(found: FoundRecord) -> bytes:
     return b"%d" % _measure_bytes(found.record.key)
 
 
-def _format_value_size(found: Found) -> bytes:
+def _format_value_size(found: FoundRecord) -> bytes:
     return b"%d" % _measure_bytes(found.record.value)
 
 
-def _format_binary_value_size(found: Found) -> bytes:
+def _format_binary_value_size(found: FoundRecord) -> bytes:
     return _SIZE.pack(_measure_bytes(found.record.value))
 
 
@@ -81,27 +81,27 @@ def _measure_bytes(data: bytes | None) -> int:
     return NO_SIZE if data is None else len(data)
 
 
-def _make_key_part(shown: Bytes, null: bytes) -> Part:
-    return lambda found: null if found.record.key is None else shown(found.record.key)
+def _make_key_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
+    return lambda found: null if found.record.key is None else show_bytes(found.record.key)
 
 
-def _make_value_part(shown: Bytes, null: bytes) -> Part:
-    return lambda found: null if found.record.value is None else shown(found.record.value)
+def _make_value_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
+    return lambda found: null if found.record.value is None else show_bytes(found.record.value)
 
 
-def _make_headers_part(shown: Bytes, null: bytes) -> Part:
+def _make_headers_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
     """Return a part that prints name=value,name=value."""
     null_header = null or _NULL_HEADER
 
-    def format_headers(found: Found) -> bytes:
-        pairs = ((name, null_header if value is None else shown(value)) for name, value in found.record.headers)
-        return b",".join(shown(name.encode()) + b"=" + value for name, value in pairs)
+    def format_headers(found: FoundRecord) -> bytes:
+        pairs = ((name, null_header if value is None else show_bytes(value)) for name, value in found.record.headers)
+        return b",".join(show_bytes(name.encode()) + b"=" + value for name, value in pairs)
 
     return format_headers
 
 
 # kcat's, and %d.
-_PARTS: Final[Mapping[str, Part]] = {
+_PARTS: Final[Mapping[str, FormatPart]] = {
     "t": _format_topic,
     "p": _format_partition,
     "o": _format_offset,
@@ -126,10 +126,10 @@ def parse_format(text: str) -> str:
     return text
 
 
-def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
+def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> FormatRecord:
     """Return the formatter of a valid format. Bytes stay as they are, but are made safe for a terminal."""
     shown = _escape_control_characters if is_terminal else bytes
-    parts: list[Part] = []
+    parts: list[FormatPart] = []
     position = 0
     for token in _TOKEN.finditer(text):
         parts.append(_make_constant_part(text[position : token.start()]))
@@ -142,7 +142,7 @@ def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
     return _join_parts([*parts, _make_constant_part(text[position:])])
 
 
-def _make_constant_part(text: str) -> Part:
+def _make_constant_part(text: str) -> FormatPart:
     data = _ESCAPE.sub(_unescape_match, os.fsencode(text))
     return lambda found: data
 
@@ -152,10 +152,10 @@ def _unescape_match(found: re.Match[bytes]) -> bytes:
     return _ESCAPED.get(other, other) if hexadecimal is None else bytes([int(hexadecimal, 16)])
 
 
-def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, headers: bool) -> Formatter:
+def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, headers: bool) -> FormatRecord:
     """Return the formatter of a line with the value, and before it what is asked for, separated by tabs."""
     tab = _make_constant_part("\\t")
-    parts: list[Part] = []
+    parts: list[FormatPart] = []
     if timestamps:
         parts += [_format_instant, tab]
     if headers:
@@ -166,7 +166,7 @@ def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: b
     return _join_parts([*parts, _make_value_part(_escape_control_characters, null), lambda found: b"\n"])
 
 
-def _join_parts(parts: Iterable[Part]) -> Formatter:
+def _join_parts(parts: Iterable[FormatPart]) -> FormatRecord:
     all_parts = tuple(parts)
     return lambda found: b"".join([part(found) for part in all_parts])
 
@@ -178,10 +178,10 @@ def _escape_control_characters(data: bytes) -> bytes:
 # --- the meaning of records of internal topics ------------------------------------------------------------
 
 
-def make_decoding_formatter(decoders: Decoders, fallback: Formatter) -> Formatter:
+def make_decoding_formatter(decoders: Decoders, fallback: FormatRecord) -> FormatRecord:
     """Return the formatter of a line with what a record means. One of an unknown kind is printed as `fallback`."""
 
-    def format_line(found: Found) -> bytes:
+    def format_line(found: FoundRecord) -> bytes:
         from minibroker.cli.dump.dump_text import format_decoded_record
 
         said = decode_internal_record(decoders, found)
@@ -190,13 +190,13 @@ def make_decoding_formatter(decoders: Decoders, fallback: Formatter) -> Formatte
     return format_line
 
 
-def decode_internal_record(decoders: Decoders, found: Found) -> Pair | None:
+def decode_internal_record(decoders: Decoders, found: FoundRecord) -> DecodedKeyAndValue | None:
     """Return the messages in a record. If they are unknown, return None, and say so on stderr."""
-    from minibroker.cli.dump.dump_records import Undecodable
+    from minibroker.cli.dump.dump_records import UndecodableRecord
 
     try:
         return decoders[found.partition[0]](found.record)
-    except Undecodable as error:
+    except UndecodableRecord as error:
         topic, index = found.partition
         click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: its meaning is unknown: {error}", err=True)
         return None
@@ -205,11 +205,11 @@ def decode_internal_record(decoders: Decoders, found: Found) -> Pair | None:
 # --- JSON -------------------------------------------------------------------------------------------------
 
 
-def make_json_formatter(decoders: Decoders) -> Formatter:
+def make_json_formatter(decoders: Decoders) -> FormatRecord:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
     from minibroker.cli.dump.dump_records import make_decoded_record_object
 
-    def format_line(found: Found) -> bytes:
+    def format_line(found: FoundRecord) -> bytes:
         document = make_record_object(found.partition, found.record)
         said = decode_internal_record(decoders, found) if decoders else None
         return json.dumps(document if said is None else document | make_decoded_record_object(said)).encode() + b"\n"
@@ -230,7 +230,7 @@ def make_record_object(partition: tuple[str, int], record: Record) -> dict[str, 
     }
 
 
-def make_schema_formatter(registry: RegistryClient, fallback: Formatter, *, as_json: bool) -> Formatter:
+def make_schema_formatter(registry: RegistryClient, fallback: FormatRecord, *, as_json: bool) -> FormatRecord:
     """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
 
     A value that cannot be decoded is printed as `fallback`, after a line on stderr.
@@ -242,12 +242,12 @@ def make_schema_formatter(registry: RegistryClient, fallback: Formatter, *, as_j
     def encode_value(value: Any) -> bytes:
         return format_json(value).encode() + b"\n"
 
-    def decode_key_or_value(found: Found, *, is_key: bool) -> Any:
+    def decode_key_or_value(found: FoundRecord, *, is_key: bool) -> Any:
         data = found.record.key if is_key else found.record.value
         headers = tuple((name, value) for name, value in found.record.headers)
         return decoder.decode(data, headers, is_key=is_key)
 
-    def format_line(found: Found) -> bytes:
+    def format_line(found: FoundRecord) -> bytes:
         document = make_record_object(found.partition, found.record) if as_json else {}
         if as_json:
             with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has

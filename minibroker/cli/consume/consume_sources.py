@@ -7,38 +7,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions
+from minibroker.cli.places import PartitionPlace, RequestedTopic, find_offsets_at, list_partitions
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.record_fetching import Found
+    from minibroker.client.record_fetching import FoundRecord
 
 GROW_S: Final = 5.0  # how often to look for new partitions, and new topics that match a pattern
 COMMIT_S: Final = 5.0  # as consumers do by default
 
 
-class Selection(NamedTuple):
+class ConsumeSelection(NamedTuple):
     """What to read: topics, the places where to begin and to end, and whether to wait for more."""
 
-    topics: Sequence[Topics]
-    start: Sequence[Where]
-    end: Sequence[Where]
+    topics: Sequence[RequestedTopic]
+    start: Sequence[PartitionPlace]
+    end: Sequence[PartitionPlace]
     last: int | None
     follow: bool
     read_committed: bool
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """Records, in the order in which they come."""
 
     @property
     def is_at_end(self) -> bool:
         """Whether there was nothing more when the partitions were last asked."""
 
-    def poll(self, wait_ms: int) -> Iterator[Found]:
+    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
 
-    def record_printed_position(self, found: Found | None) -> None:
+    def record_printed_position(self, found: FoundRecord | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `found`."""
 
     def close(self) -> None:
@@ -48,13 +48,13 @@ class Source(Protocol):
 class ChosenSource:
     """The partitions of topics, from their places on."""
 
-    def __init__(self, client: Client, selection: Selection) -> None:
-        from minibroker.client.record_fetching import Reader, read_last_records
+    def __init__(self, client: Client, selection: ConsumeSelection) -> None:
+        from minibroker.client.record_fetching import RecordReader, read_last_records
 
         self._client = client
         self._selection = selection
         self._grown_s = time.monotonic()
-        self._last: list[Found] = []
+        self._last: list[FoundRecord] = []
         committed = selection.read_committed
         partitions = list_partitions(client, selection.topics)
         starts = find_offsets_at(client, partitions, selection.start, "earliest")
@@ -62,14 +62,14 @@ class ChosenSource:
         if selection.last:
             self._last = read_last_records(client, starts, ends, selection.last, read_committed=committed)
             starts = ends
-        self._reader = Reader(client, starts, None if selection.follow else ends, read_committed=committed)
+        self._reader = RecordReader(client, starts, None if selection.follow else ends, read_committed=committed)
 
     @property
     def is_at_end(self) -> bool:
         """Whether there was nothing more when the partitions were last asked."""
         return self._reader.is_at_end and not self._last
 
-    def poll(self, wait_ms: int) -> Iterator[Found]:
+    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch; first, the last records. Raises `ClientError`."""
         if self._last:
             last, self._last = self._last, []
@@ -78,7 +78,7 @@ class ChosenSource:
             self._read_new_partitions()
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, found: Found | None) -> None:
+    def record_printed_position(self, found: FoundRecord | None) -> None:
         """Do nothing, as nobody keeps what was read."""
 
     def close(self) -> None:
@@ -98,13 +98,13 @@ class GroupSource:
     It commits what was printed, at least every `COMMIT_S`.
     """
 
-    def __init__(self, client: Client, group: str, selection: Selection) -> None:
-        from minibroker.client.membership import Membership
+    def __init__(self, client: Client, group: str, selection: ConsumeSelection) -> None:
+        from minibroker.client.membership import GroupMembership
 
         self._client = client
         self._selection = selection
         self._known = list_partitions(client, selection.topics)
-        self._member = Membership(client, group, _collect_topics(self._known))
+        self._member = GroupMembership(client, group, _collect_topics(self._known))
         self._grown_s = self._committed_s = time.monotonic()
         self._done: Mapping[TopicPartition, int] = {}  # the offsets after what was printed
         self._kept: Mapping[TopicPartition, int] = {}  # those that are committed
@@ -115,7 +115,7 @@ class GroupSource:
         """Whether there was nothing more when the partitions were last asked."""
         return self._reader.is_at_end
 
-    def poll(self, wait_ms: int) -> Iterator[Found]:
+    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
         if not self._member.is_current() or self._look_for_new_partitions():
             self._commit_offsets()
@@ -127,7 +127,7 @@ class GroupSource:
             return iter(())
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, found: Found | None) -> None:
+    def record_printed_position(self, found: FoundRecord | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `found`."""
         positions = dict(self._reader.positions)
         self._done = positions if found is None else positions | {found.partition: found.record.offset + 1}
@@ -147,7 +147,7 @@ class GroupSource:
         return known != self._known
 
     def _join_group(self) -> None:
-        from minibroker.client.record_fetching import Reader
+        from minibroker.client.record_fetching import RecordReader
 
         assigned = self._member.join()
         self._kept = self._member.committed(assigned) if assigned else {}
@@ -155,7 +155,7 @@ class GroupSource:
         places = [each for each in self._selection.start if each.partition in (None, *(index for _, index in new))]
         starts = {**self._kept, **find_offsets_at(self._client, new, places, "earliest")}
         ends: dict[TopicPartition, int] | None = None if self._selection.follow else {}
-        self._reader = Reader(self._client, starts, ends, read_committed=self._selection.read_committed)
+        self._reader = RecordReader(self._client, starts, ends, read_committed=self._selection.read_committed)
         self._done = {}
 
     def _commit_offsets(self) -> None:

@@ -15,7 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from minibroker.addresses import is_loopback
-from minibroker.cli.doctor.port_probe import Probe, Speaker, list_names, parse_certificate, probe_port
+from minibroker.cli.doctor.port_probe import (
+    PortProbe,
+    PortSpeaker,
+    list_certificate_names,
+    parse_certificate,
+    probe_port,
+)
 from minibroker.client.blocking import BlockingNetwork, Client, SocketLink, look_up_host, run_coroutine
 from minibroker.client.client_errors import (
     AuthenticationFailed,
@@ -59,7 +65,7 @@ LISTENERS = (
 )
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """What a step found, and what to change."""
 
     kind: Literal["ok", "warning", "problem"]
@@ -67,10 +73,10 @@ class Finding(NamedTuple):
     advice: str | None = None
 
 
-Findings = Iterator[Finding]
+Findings = Iterator[DoctorFinding]
 
 
-class Step(NamedTuple):
+class DoctorStep(NamedTuple):
     """What the steps share. `settings` are the user's, without `bootstrap.servers`; `clusters` gets ids."""
 
     address: Address
@@ -103,7 +109,7 @@ def examine_server(
     `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. `clusters` gets the id of the
     server's cluster. Raises SettingError.
     """
-    step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
+    step = DoctorStep(address, settings, timeout_s, network, {} if clusters is None else clusters)
     yield from _find_unused_settings(settings)
     probe = yield from _check_port(step)
     if probe is None or not (yield from _check_spoken_protocol(step, probe)):
@@ -121,7 +127,7 @@ def _find_unused_settings(settings: Mapping[str, str]) -> Findings:
     given = sorted(name for name in settings if name.startswith("sasl."))
     if given and not protocol.startswith("SASL_"):
         text = f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect with security.protocol={protocol}"
-        yield Finding("warning", text, f"Set security.protocol=SASL_{protocol}, or leave the settings out.")
+        yield DoctorFinding("warning", text, f"Set security.protocol=SASL_{protocol}, or leave the settings out.")
 
 
 def compare_cluster_ids(clusters: Mapping[Address, str]) -> Findings:
@@ -129,20 +135,22 @@ def compare_cluster_ids(clusters: Mapping[Address, str]) -> Findings:
     if len(set(clusters.values())) > 1:
         each = ", ".join(f"{address} is of {cluster}" for address, cluster in clusters.items())
         text = f"the bootstrap servers are of {len(set(clusters.values()))} clusters: {each}"
-        yield Finding("problem", text, "A client uses whichever answers first. Name servers of one cluster.")
+        yield DoctorFinding("problem", text, "A client uses whichever answers first. Name servers of one cluster.")
 
 
 # --- name and port ------------------------------------------------------------------------------------
 
 
-def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, None, Probe | None]:
+def _check_port(
+    step: DoctorStep, whose: str = "", advice: str = ""
+) -> Generator[DoctorFinding, None, PortProbe | None]:
     """Look up the name, connect to each of its addresses, and return what answers; None if nothing does."""
     host, port = step.address
     try:
         infos = look_up_host(host, port, step.timeout_s)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        yield Finding(
+        yield DoctorFinding(
             "problem",
             f"{host}{whose} cannot be looked up: {reason}",
             advice or _advise_on_unresolved_host(host),
@@ -150,23 +158,23 @@ def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Find
         return None
     ips = list(dict.fromkeys(str(info[4][0]) for info in infos))
     if ips != [host]:
-        yield Finding("ok", f"{host} is {', '.join(ips)}")
-    results: dict[str, Probe | OSError] = {}
+        yield DoctorFinding("ok", f"{host} is {', '.join(ips)}")
+    results: dict[str, PortProbe | OSError] = {}
     for ip in ips:
         try:
             results[ip] = probe_port(Address(ip, port), host, step.timeout_s)
         except OSError as error:
             results[ip] = error
         else:
-            yield Finding("ok", f"{Address(ip, port)} accepts connections")
-    answered = [result for result in results.values() if isinstance(result, Probe)]
+            yield DoctorFinding("ok", f"{Address(ip, port)} accepts connections")
+    answered = [result for result in results.values() if isinstance(result, PortProbe)]
     kind: Literal["warning", "problem"] = "warning" if answered else "problem"
     for ip, result in results.items():
         if isinstance(result, OSError):
             reason = _explain_connect_error(result, step.timeout_s)
             text = f"{Address(ip, port)}{whose} does not accept connections: {reason}"
             others = "Clients that try this address first are slow or fail. Use an address in place of the name."
-            yield Finding(kind, text, others if answered else advice or _advise_on_port(ip, result))
+            yield DoctorFinding(kind, text, others if answered else advice or _advise_on_closed_port(ip, result))
     return answered[0] if answered else None
 
 
@@ -183,7 +191,7 @@ def _advise_on_unresolved_host(host: str) -> str:
     return "Check the spelling, and whether this machine uses the name server that knows the name."
 
 
-def _advise_on_port(ip: str, error: OSError) -> str:
+def _advise_on_closed_port(ip: str, error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         if is_loopback(ip):
             if _is_in_container():
@@ -203,26 +211,28 @@ def _is_in_container() -> bool:
 # --- what speaks there ----------------------------------------------------------------------------------
 
 
-def _check_spoken_protocol(step: Step, probe: Probe) -> Generator[Finding, None, bool]:
+def _check_spoken_protocol(step: DoctorStep, probe: PortProbe) -> Generator[DoctorFinding, None, bool]:
     """Compare what speaks on the port with the settings. Return whether to go on."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
-    if probe.speaker is Speaker.TLS:
-        yield Finding("ok" if wants_tls else "problem", *_describe_tls(wants_tls))
+    if probe.speaker is PortSpeaker.TLS:
+        yield DoctorFinding("ok" if wants_tls else "problem", *_describe_expected_protocol(wants_tls))
         if probe.certificate is not None:
             yield from _check_certificate(step.address.host, probe.certificate)
         return wants_tls
-    if probe.speaker is Speaker.KAFKA:
+    if probe.speaker is PortSpeaker.KAFKA:
         if wants_tls:
             text = "the server speaks Kafka's protocol without TLS, but security.protocol is one with TLS"
-            yield Finding("problem", text, "Set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.")
+            yield DoctorFinding(
+                "problem", text, "Set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port."
+            )
         return not wants_tls
-    does_not_say = probe.speaker in (Speaker.CLOSES, Speaker.SILENT)
+    does_not_say = probe.speaker in (PortSpeaker.CLOSES, PortSpeaker.SILENT)
     text = probe.speaker.value if does_not_say else f"speaks {probe.speaker.value}, not Kafka's protocol"
-    yield Finding("problem", f"the server {text}", _advise_on_spoken_protocol(probe.speaker))
+    yield DoctorFinding("problem", f"the server {text}", _advise_on_spoken_protocol(probe.speaker))
     return False
 
 
-def _describe_tls(wants_tls: bool) -> tuple[str, str | None]:
+def _describe_expected_protocol(wants_tls: bool) -> tuple[str, str | None]:
     if wants_tls:
         return "the server speaks TLS", None
     return "the server speaks TLS, but security.protocol is one without", (
@@ -231,10 +241,10 @@ def _describe_tls(wants_tls: bool) -> tuple[str, str | None]:
     )
 
 
-def _advise_on_spoken_protocol(speaker: Speaker) -> str:
-    if speaker is Speaker.HTTP:
+def _advise_on_spoken_protocol(speaker: PortSpeaker) -> str:
+    if speaker is PortSpeaker.HTTP:
         return "A schema registry, REST proxy, Connect or a web page speaks HTTP. Use the port of a Kafka listener."
-    if speaker in (Speaker.CLOSES, Speaker.SILENT):
+    if speaker in (PortSpeaker.CLOSES, PortSpeaker.SILENT):
         return (
             "If the port is a container's, Docker accepts connections although nothing listens in the container. The "
             "server may still be starting, be too busy, want a client certificate, or be older than 0.10."
@@ -245,21 +255,23 @@ def _advise_on_spoken_protocol(speaker: Speaker) -> str:
 def _check_certificate(host: str, der: bytes) -> Findings:
     certificate = parse_certificate(der)
     if certificate is None:
-        yield Finding("problem", "the server's certificate is malformed")
+        yield DoctorFinding("problem", "the server's certificate is malformed")
         return
-    names, end = list_names(certificate), certificate.not_valid_after_utc
+    names, end = list_certificate_names(certificate), certificate.not_valid_after_utc
     days = (end - datetime.now(UTC)).days
     issuer = certificate.issuer.rfc4514_string()
     text = f"its certificate is for {', '.join(names) or 'no name'}, issued by {issuer}, valid until {end:%Y-%m-%d}"
     if end < datetime.now(UTC):
-        yield Finding("problem", f"{text}: it has expired", "Renew the certificate, or check this machine's clock.")
+        yield DoctorFinding(
+            "problem", f"{text}: it has expired", "Renew the certificate, or check this machine's clock."
+        )
     elif certificate.not_valid_before_utc > datetime.now(UTC):
-        yield Finding("problem", f"{text}: it is not valid yet", "Check this machine's clock and the server's.")
+        yield DoctorFinding("problem", f"{text}: it is not valid yet", "Check this machine's clock and the server's.")
     else:
-        yield Finding("warning" if days < EXPIRES_SOON_DAYS else "ok", f"{text} ({days} days)")
+        yield DoctorFinding("warning" if days < EXPIRES_SOON_DAYS else "ok", f"{text} ({days} days)")
     if not _certificate_names_host(host, names):
         advice = f"Connect to a name in the certificate, or issue one for {host}."
-        yield Finding("problem", f"the certificate is not for {host}", advice)
+        yield DoctorFinding("problem", f"the certificate is not for {host}", advice)
 
 
 def _certificate_names_host(host: str, names: Iterable[str]) -> bool:
@@ -271,23 +283,25 @@ def _certificate_names_host(host: str, names: Iterable[str]) -> bool:
 # --- versions and login -----------------------------------------------------------------------------------
 
 
-def _check_login(step: Step) -> Generator[Finding, None, Any]:
+def _check_login(step: DoctorStep) -> Generator[DoctorFinding, None, Any]:
     """Open a connection as a client would, and return the answer to Metadata; None if there is a problem."""
     settings = step.make_client_settings()
     link = None
     try:
         link = _connect_and_log_in(step, settings)
-        yield Finding("ok", _describe_server_release(link))
+        yield DoctorFinding("ok", _describe_server_release(link))
         if settings.credentials is not None:
-            yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
+            yield DoctorFinding("ok", f"logged in by {settings.credentials.mechanism}")
         elif mechanisms := _get_mechanisms(link, step.timeout_s):
             protocol = "SASL_PLAINTEXT" if settings.tls is None else "SASL_SSL"
             text = f"clients must log in, by {' or '.join(mechanisms)}"
-            yield Finding("problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials.")
+            yield DoctorFinding(
+                "problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials."
+            )
             return None
         return _send_request(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
     except FAILURES as error:
-        yield Finding(
+        yield DoctorFinding(
             "problem", _describe_login_failure(error, step.timeout_s), _advise_on_login_failure(error, settings)
         )
         return None
@@ -296,7 +310,7 @@ def _check_login(step: Step) -> Generator[Finding, None, Any]:
             link.close()
 
 
-def _connect_and_log_in(step: Step, settings: ClientSettings) -> SocketLink:
+def _connect_and_log_in(step: DoctorStep, settings: ClientSettings) -> SocketLink:
     link = run_coroutine(step.network.connect(*step.address, settings, step.timeout_s))
     try:
         run_coroutine(negotiate_and_authenticate(link, settings, step.network, step.timeout_s))
@@ -333,10 +347,10 @@ def _describe_server_release(link: SocketLink) -> str:
 
 def guess_kafka_release(versions: Mapping[int, range]) -> str | None:
     """Return the newest release of Apache Kafka whose requests a server takes, judged by those in `TELLING`."""
-    from minibroker.testing.emulation.releases import RELEASES, list_versions
+    from minibroker.testing.emulation.releases import RELEASES, list_versions_of_release
 
     for release in reversed(RELEASES):
-        known = list_versions(release)
+        known = list_versions_of_release(release)
         if all(known[key][-1] in versions.get(key, ()) for key in TELLING if key in known):
             return release
     return None
@@ -361,29 +375,29 @@ def _advise_on_login_failure(error: Exception, settings: ClientSettings) -> str 
 # --- the cluster's nodes ------------------------------------------------------------------------------------
 
 
-def _check_advertised_addresses(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
+def _check_advertised_addresses(step: DoctorStep, metadata: Any) -> Generator[DoctorFinding, None, bool]:
     """Examine the address that each node advertises. Return whether all can be reached."""
     cluster = getattr(metadata, "cluster_id", None) or "without an id"
     step.clusters.setdefault(step.address, cluster)
-    yield Finding("ok", f"cluster {cluster} has {_format_count(len(metadata.brokers), 'node')}")
+    yield DoctorFinding("ok", f"cluster {cluster} has {_format_count(len(metadata.brokers), 'node')}")
     reached = []
     for node in metadata.brokers[:NODES_MAX]:
         reached.append((yield from _check_advertised_address(step, node, cluster)))
     if not reached:
         advice = "Wait until a node is registered with the controller."
-        yield Finding("problem", "the cluster has no nodes yet", advice)
+        yield DoctorFinding("problem", "the cluster has no nodes yet", advice)
     return bool(reached) and all(reached)
 
 
-def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[Finding, None, bool]:
+def _check_advertised_address(step: DoctorStep, node: Any, cluster: str) -> Generator[DoctorFinding, None, bool]:
     advertised = Address(node.host, node.port)
     if advertised == step.address:
-        yield Finding("ok", f"node {node.node_id} advertises {advertised}, the address that was asked")
+        yield DoctorFinding("ok", f"node {node.node_id} advertises {advertised}, the address that was asked")
         return True
-    yield Finding("ok", f"node {node.node_id} advertises {advertised}")
+    yield DoctorFinding("ok", f"node {node.node_id} advertises {advertised}")
     if is_loopback(node.host) and not is_loopback(step.address.host):
         text = f"{node.host}, which node {node.node_id} advertises, is this machine, and not {step.address.host}"
-        yield Finding("problem", text, f"{ADVERTISED}{LISTENERS}")
+        yield DoctorFinding("problem", text, f"{ADVERTISED}{LISTENERS}")
         return False
     theirs = step._replace(address=advertised)
     probe = yield from _check_port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
@@ -393,7 +407,9 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
     if answer is None:
         return False
     if (getattr(answer, "cluster_id", None) or cluster) != cluster:
-        yield Finding("problem", f"{advertised} is another cluster, {answer.cluster_id}", f"{ADVERTISED}{LISTENERS}")
+        yield DoctorFinding(
+            "problem", f"{advertised} is another cluster, {answer.cluster_id}", f"{ADVERTISED}{LISTENERS}"
+        )
         return False
     return True
 
@@ -405,20 +421,20 @@ def _format_count(number: int, noun: str) -> str:
 # --- the clock ------------------------------------------------------------------------------------------------
 
 
-def _check_clock(step: Step) -> Findings:
+def _check_clock(step: DoctorStep) -> Findings:
     """Compare the newest timestamps of records with this machine's clock, as Kafka does not tell the time."""
     try:
         with Client(step.make_client_settings(), step.network) as client:
             newest_ms = max(_iterate_newest_timestamps_ms(client), default=-1)
     except ClientError as error:
-        yield Finding("warning", f"the topics cannot be examined: {error}")
+        yield DoctorFinding("warning", f"the topics cannot be examined: {error}")
         return
     ahead_s = newest_ms / 1000 - time.time()
     if ahead_s > CLOCK_SLACK_S:
         text = f"the newest record is from {ahead_s:,.0f} s in the future"
-        yield Finding("warning", text, "Compare the clocks of this machine, of the server and of its producers.")
+        yield DoctorFinding("warning", text, "Compare the clocks of this machine, of the server and of its producers.")
     elif newest_ms >= 0:
-        yield Finding("ok", "no record is from the future, as it might be if a clock were wrong")
+        yield DoctorFinding("ok", "no record is from the future, as it might be if a clock were wrong")
 
 
 def _iterate_newest_timestamps_ms(client: Client) -> Iterator[int]:

@@ -24,7 +24,7 @@ ANSWER_BYTES = 1 << 20
 START = struct.Struct(">ii")  # the size of an answer, and its correlation id
 
 
-class Speaker(Enum):
+class PortSpeaker(Enum):
     """What answers on a port."""
 
     KAFKA = "Kafka"
@@ -37,33 +37,33 @@ class Speaker(Enum):
     SILENT = "does not answer"
 
 
-class Probe(NamedTuple):
+class PortProbe(NamedTuple):
     """What answers on a port; its certificate if it has one, in DER."""
 
-    speaker: Speaker
+    speaker: PortSpeaker
     certificate: bytes | None = None
 
 
-def probe_port(address: Address, host: str, timeout_s: float) -> Probe:
+def probe_port(address: Address, host: str, timeout_s: float) -> PortProbe:
     """Connect to an IP address of `host`, and find out what answers there. Raises OSError if it refuses."""
     speaker = _identify_protocol(address, timeout_s)
-    if speaker not in (Speaker.KAFKA, Speaker.HTTP, Speaker.SSH, Speaker.AMQP):
+    if speaker not in (PortSpeaker.KAFKA, PortSpeaker.HTTP, PortSpeaker.SSH, PortSpeaker.AMQP):
         certificate = _get_certificate(address, host, timeout_s)
-        if certificate is not None or speaker is Speaker.TLS:
-            return Probe(Speaker.TLS, certificate)
-        speaker = Speaker.HTTP if _speaks_http(address, timeout_s) else speaker
-    return Probe(speaker)
+        if certificate is not None or speaker is PortSpeaker.TLS:
+            return PortProbe(PortSpeaker.TLS, certificate)
+        speaker = PortSpeaker.HTTP if _speaks_http(address, timeout_s) else speaker
+    return PortProbe(speaker)
 
 
 def _speaks_http(address: Address, timeout_s: float) -> bool:
     """Return whether a server answers an HTTP request. Many wait for the end of a line that others do not send."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout_s) as connected:
         connected.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return _guess_protocol(connected.recv(START.size)) is Speaker.HTTP
+        return _guess_protocol(connected.recv(START.size)) is PortSpeaker.HTTP
     return False
 
 
-def _identify_protocol(address: Address, timeout_s: float) -> Speaker:
+def _identify_protocol(address: Address, timeout_s: float) -> PortSpeaker:
     """Send an ApiVersions request, and return what the first bytes of the answer look like."""
     correlation_id, request = Connection("minibroker-doctor", ANSWER_BYTES).encode_request(ApiVersionsRequest(), 0)
     deadline_s = time.monotonic() + timeout_s
@@ -76,17 +76,17 @@ def _identify_protocol(address: Address, timeout_s: float) -> Speaker:
                 received = connected.recv(START.size - len(start))
                 start += received
                 if not received:
-                    return _guess_protocol(start) if start else Speaker.CLOSES
+                    return _guess_protocol(start) if start else PortSpeaker.CLOSES
         except TimeoutError:
-            return _guess_protocol(start) if start else Speaker.SILENT
+            return _guess_protocol(start) if start else PortSpeaker.SILENT
         except OSError:
-            return Speaker.CLOSES
+            return PortSpeaker.CLOSES
     size, answered_id = START.unpack(start)
-    return Speaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess_protocol(start)
+    return PortSpeaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess_protocol(start)
 
 
-def _guess_protocol(start: bytes) -> Speaker:
-    return Speaker(guess_foreign_protocol(start) or Speaker.OTHER)
+def _guess_protocol(start: bytes) -> PortSpeaker:
+    return PortSpeaker(guess_foreign_protocol(start) or PortSpeaker.OTHER)
 
 
 def _get_certificate(address: Address, host: str, timeout_s: float) -> bytes | None:
@@ -113,7 +113,7 @@ def parse_certificate(certificate: bytes) -> Certificate | None:
         return None
 
 
-def list_names(certificate: Certificate) -> list[str]:
+def list_certificate_names(certificate: Certificate) -> list[str]:
     """Return the names and addresses that a certificate is for."""
     from cryptography import x509
 

@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, decode_control_record, find_decoder
+from minibroker.cli.dump.dump_records import (
+    TOPICS,
+    DecodedKeyAndValue,
+    DecodeRecord,
+    UndecodableRecord,
+    decode_control_record,
+    find_decoder,
+)
 from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
-    from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+    from minibroker.storage.inspection.inspected_files import InspectedFile, InspectedItem
 
 DAMAGED = 1
 BIG_BYTES = 16 << 20  # larger files get a progress bar
@@ -47,10 +54,10 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
         minibroker dump --json minibroker-data/orders-0 | minibroker produce copies --input json
     """
     from minibroker.storage.files import Disk
-    from minibroker.storage.inspection.inspected_files import Options, iterate_file_contents
+    from minibroker.storage.inspection.inspected_files import InspectionOptions, iterate_file_contents
 
     files = list(_iterate_files(paths))
-    options = Options(records, verify, shown=frozenset(each.path for each in files))
+    options = InspectionOptions(records, verify, shown=frozenset(each.path for each in files))
     total: Counter[str] = Counter()
     damaged: dict[str, int] = {}
     for file in files:
@@ -71,7 +78,7 @@ def _print_totals(files: int, total: Counter[str], damaged: dict[str, int], as_j
     from minibroker.cli.dump import dump_json, dump_text
 
     if as_json:
-        print(json.dumps(dump_json.make_total_object(files, total, damaged)))
+        print(json.dumps(dump_json.make_totals_object(files, total, damaged)))
         return
     print(f"{files} files: {dump_text.make_summary_line(total)}")
     for path, count in damaged.items():
@@ -103,7 +110,9 @@ def _iterate_files_below(directory: str) -> Iterator[InspectedFile]:
                 yield found
 
 
-def _dump_file(inspected: InspectedFile, items: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
+def _dump_file(
+    inspected: InspectedFile, items: Iterable[InspectedItem], decode: DecodeRecord | None, as_json: bool
+) -> Counter[str]:
     """Print the contents of a file; return how many items of each kind there are."""
     from minibroker.cli.dump import dump_json, dump_text
 
@@ -126,12 +135,12 @@ def _dump_file(inspected: InspectedFile, items: Iterable[Item], decode: Decoder 
 
 
 def _iterate_with_decoded_records(
-    path: str, items: Iterable[Item], decode: Decoder | None
-) -> Iterator[tuple[Item, Pair | None]]:
+    path: str, items: Iterable[InspectedItem], decode: DecodeRecord | None
+) -> Iterator[tuple[InspectedItem, DecodedKeyAndValue | None]]:
     """Yield each item, with its meaning if it is a control record or a record of Kafka's own topics."""
     from minibroker.protocol.records.walking import FoundBatch
     from minibroker.storage.inspection.inspected_records import FoundRecord
-    from minibroker.storage.inspection.log_inspection import Note
+    from minibroker.storage.inspection.log_inspection import InspectionNote
 
     decode_this = decode
     for item in items:
@@ -142,9 +151,9 @@ def _iterate_with_decoded_records(
             continue
         try:
             yield item, decode_this(item.record)
-        except Undecodable as error:
+        except UndecodableRecord as error:
             yield item, None
-            yield Note(path, item.position, item.record.offset, f"its meaning is unknown: {error}"), None
+            yield InspectionNote(path, item.position, item.record.offset, f"its meaning is unknown: {error}"), None
 
 
 @contextmanager

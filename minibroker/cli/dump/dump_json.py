@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from os.path import abspath, basename, dirname
 from typing import Any
 
-from minibroker.cli.dump.dump_records import Pair, make_decoded_record_object
+from minibroker.cli.dump.dump_records import DecodedKeyAndValue, make_decoded_record_object
 from minibroker.cli.dump.dump_text import get_codec_name
 from minibroker.cli.shared import make_bytes_field
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.walking import FoundBatch
-from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+from minibroker.storage.inspection.inspected_files import InspectedFile, InspectedItem
 from minibroker.storage.inspection.inspected_records import FoundRecord
-from minibroker.storage.inspection.log_inspection import Damage, Note
-from minibroker.storage.inspection.text_inspection import Line
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
+from minibroker.storage.inspection.text_inspection import TextLine
 from minibroker.storage.names import parse_log_name
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -32,21 +32,21 @@ def make_head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any
     return {**base, "topic": inspected.topic, "partition": partition, "base_offset": inspected.base_offset}
 
 
-def make_total_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
+def make_totals_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
     """Return the object that comes last of several files: how much there is, and the damages of each damaged one."""
     counts = {"batches": total.get("batch", 0), "records": total.get("record", 0), "damages": total.get("damage", 0)}
     return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
-def make_item_object(item: Item, pair: Pair | None = None) -> dict[str, Any]:
+def make_item_object(item: InspectedItem, pair: DecodedKeyAndValue | None = None) -> dict[str, Any]:
     """Return the object of an item; `pair` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
         return _make_batch_object(item)
     if isinstance(item, FoundRecord):
         return _make_record_object(item, pair)
-    if isinstance(item, Line):
+    if isinstance(item, TextLine):
         return {"type": "line", **item._asdict()}
-    kind = "damage" if isinstance(item, Damage) else "note" if isinstance(item, Note) else "entry"
+    kind = "damage" if isinstance(item, DamagedBytes) else "note" if isinstance(item, InspectionNote) else "entry"
     return {"type": kind, **item._asdict()}
 
 
@@ -77,7 +77,7 @@ def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
     }
 
 
-def _make_record_object(found: FoundRecord, pair: Pair | None) -> dict[str, Any]:
+def _make_record_object(found: FoundRecord, pair: DecodedKeyAndValue | None) -> dict[str, Any]:
     record = found.record
     return {
         "type": "record",

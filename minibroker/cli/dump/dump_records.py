@@ -18,11 +18,11 @@ COORDINATORS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_gro
 TOPICS = (METADATA_TOPIC, *COORDINATORS_TOPICS)
 
 
-class Undecodable(Exception):
+class UndecodableRecord(Exception):
     """A record that cannot be decoded; the message says why."""
 
 
-class Said(NamedTuple):
+class DecodedMessage(NamedTuple):
     """A message in a record: its name, its version (None if it has none) and its fields."""
 
     name: str
@@ -31,59 +31,59 @@ class Said(NamedTuple):
 
 
 # The messages in key and value; None if there is none, or if it is unknown.
-Pair = tuple[Said | None, Said | None]
-Decoder = Callable[[Record], Pair]
+DecodedKeyAndValue = tuple[DecodedMessage | None, DecodedMessage | None]
+DecodeRecord = Callable[[Record], DecodedKeyAndValue]
 
 
-def find_decoder(topic: str | None) -> Decoder | None:
-    """Return the decoder of this topic's records, which raises `Undecodable`; None for a topic of applications."""
+def find_decoder(topic: str | None) -> DecodeRecord | None:
+    """Return the decoder of a topic's records, which raises `UndecodableRecord`; None for one of applications."""
     if topic == METADATA_TOPIC:
         return _decode_metadata_record
     return _make_internal_decoder(topic) if topic in TOPICS else None
 
 
-def _decode_metadata_record(record: Record) -> Pair:
+def _decode_metadata_record(record: Record) -> DecodedKeyAndValue:
     from minibroker.protocol.records.metadata_values import decode_metadata_record, read_metadata_frame
 
     value = record.value or b""
     try:
-        return None, _describe_message(decode_metadata_record(value), read_metadata_frame(value).version)
+        return None, _make_decoded_message(decode_metadata_record(value), read_metadata_frame(value).version)
     except (ValueError, IndexError) as error:
-        raise Undecodable(str(error)) from error
+        raise UndecodableRecord(str(error)) from error
 
 
-def _make_internal_decoder(topic: str) -> Decoder:
+def _make_internal_decoder(topic: str) -> DecodeRecord:
     from minibroker.protocol.records.internal import decode_internal_record
 
-    def decode(record: Record) -> Pair:
+    def decode(record: Record) -> DecodedKeyAndValue:
         try:
             key, value = decode_internal_record(topic, record.key, record.value)
         except ValueError as error:
-            raise Undecodable(str(error)) from error
-        return _describe_message(*key), None if value is None else _describe_message(*value)
+            raise UndecodableRecord(str(error)) from error
+        return _make_decoded_message(*key), None if value is None else _make_decoded_message(*value)
 
     return decode
 
 
-def decode_control_record(record: Record) -> Pair:
-    """Return the type of a control record, and its message. Raises `Undecodable`."""
+def decode_control_record(record: Record) -> DecodedKeyAndValue:
+    """Return the type of a control record, and its message. Raises `UndecodableRecord`."""
     from minibroker.protocol.messages.control_records import EndTxnMarker
     from minibroker.protocol.records.control import decode_control_message, decode_control_type
 
     try:
         kind, message = decode_control_type(record.key), decode_control_message(record)
     except KafkaError as error:
-        raise Undecodable(error.message or error.code.name) from error
+        raise UndecodableRecord(error.message or error.code.name) from error
     if kind is None or message is None:
-        raise Undecodable("a control record of a type that is not known")
+        raise UndecodableRecord("a control record of a type that is not known")
     version = 0 if isinstance(message, EndTxnMarker) else message.version
-    return None, Said(kind.name, version, convert_to_plain_dict(message, min(version, message.versions[-1])))
+    return None, DecodedMessage(kind.name, version, convert_to_plain_dict(message, min(version, message.versions[-1])))
 
 
-def make_decoded_record_object(pair: Pair) -> dict[str, Any]:
+def make_decoded_record_object(pair: DecodedKeyAndValue) -> dict[str, Any]:
     """Return the fields of a JSON object that say what a record means."""
     return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 
 
-def _describe_message(message: Message, version: int) -> Said:
-    return Said(type(message).__name__, version, convert_to_plain_dict(message, version))
+def _make_decoded_message(message: Message, version: int) -> DecodedMessage:
+    return DecodedMessage(type(message).__name__, version, convert_to_plain_dict(message, version))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from minibroker.cli.dump.dump_records import Pair, Said
+from minibroker.cli.dump.dump_records import DecodedKeyAndValue, DecodedMessage
 from minibroker.protocol.legible import format_readable
 from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
@@ -21,10 +21,10 @@ from minibroker.storage.inspection.index_inspection import (
     TimeEntry,
     TransactionEntry,
 )
-from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+from minibroker.storage.inspection.inspected_files import InspectedFile, InspectedItem
 from minibroker.storage.inspection.inspected_records import FoundRecord
-from minibroker.storage.inspection.log_inspection import Damage, Note
-from minibroker.storage.inspection.text_inspection import Line
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
+from minibroker.storage.inspection.text_inspection import TextLine
 from minibroker.storage.segment_indexes import NO_TIMESTAMP
 
 SHOWN_BYTES = 200  # of a key or value: the rest is in --json
@@ -36,17 +36,17 @@ def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
     return f"{_format_value_readably(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
-def make_item_line(item: Item, pair: Pair | None = None) -> str:
+def make_item_line(item: InspectedItem, pair: DecodedKeyAndValue | None = None) -> str:
     """Return the line of an item; `pair` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
         return make_record_line(item, pair)
     if isinstance(item, FoundBatch):
         return make_batch_line(item)
-    if isinstance(item, Damage):
+    if isinstance(item, DamagedBytes):
         return make_damage_line(item)
-    if isinstance(item, Note):
+    if isinstance(item, InspectionNote):
         return f"note at {item.position}: {item.text}"
-    if isinstance(item, Line):
+    if isinstance(item, TextLine):
         fields = ", ".join(
             f"{_format_value_readably(name.replace('_', ' '))} {_format_value_readably(value)}"
             for name, value in item.fields.items()
@@ -55,15 +55,15 @@ def make_item_line(item: Item, pair: Pair | None = None) -> str:
     return f"  entry at {item.position}: {_format_entry(item)}"
 
 
-def get_kind_name(item: Item) -> str:
+def get_kind_name(item: InspectedItem) -> str:
     """Return the name of an item's kind in the summary."""
     if isinstance(item, FoundRecord):
         return "record"
     if isinstance(item, FoundBatch):
         return "batch"
-    if isinstance(item, Damage):
+    if isinstance(item, DamagedBytes):
         return "damage"
-    return "note" if isinstance(item, Note) else "line" if isinstance(item, Line) else "entry"
+    return "note" if isinstance(item, InspectionNote) else "line" if isinstance(item, TextLine) else "entry"
 
 
 def make_summary_line(counts: Mapping[str, int]) -> str:
@@ -109,7 +109,7 @@ def _make_message_line(found: FoundBatch) -> str:
     return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
-def make_record_line(found: FoundRecord, pair: Pair | None) -> str:
+def make_record_line(found: FoundRecord, pair: DecodedKeyAndValue | None) -> str:
     """Return the line of a record, with its meaning if known, else its bytes."""
     record = found.record
     parts = [f"offset {record.offset}", format_time(record.timestamp)]
@@ -122,14 +122,14 @@ def make_record_line(found: FoundRecord, pair: Pair | None) -> str:
     return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
 
 
-def format_decoded_record(pair: Pair) -> str:
+def format_decoded_record(pair: DecodedKeyAndValue) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
     key, value = pair
     parts = [] if key is None else [_format_decoded_message(key)]
     return ", ".join([*parts, "tombstone" if value is None else _format_decoded_message(value)])
 
 
-def make_damage_line(damage: Damage) -> str:
+def make_damage_line(damage: DamagedBytes) -> str:
     """Return the line of a damage: what is broken, where, and what was expected."""
     offset = "" if damage.offset is None else f", offset {damage.offset}"
     passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
@@ -188,7 +188,7 @@ def _format_value_readably(value: Any) -> str:
     return format_readable(str(value).encode("utf-8", "surrogateescape"))
 
 
-def _format_decoded_message(message: Said) -> str:
+def _format_decoded_message(message: DecodedMessage) -> str:
     version = "" if message.version is None else f" v{message.version}"
     return f"{message.name}{version} {_format_value_readably(json.dumps(message.fields, ensure_ascii=False))}"
 

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from minibroker.cli.explain.explain_input import Given, is_saved_exchanges
+from minibroker.cli.explain.explain_input import ExplainInput, is_saved_exchanges
 
 if TYPE_CHECKING:
     from minibroker.captures.explained_capture import NumberedPair
     from minibroker.captures.kafka_streams import Conversations
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
     from minibroker.testing.seen.exchange import Exchange
 
 NOTHING = "there are no requests of Kafka"
 TLS_HELP = "docs/explain.md says how tshark reads them with the keys of the client"
 
 
-class Selected(NamedTuple):
+class PairSelection(NamedTuple):
     """Which pairs are shown: those of the port of a broker, and only one of them."""
 
     port: int | None = None
     only: int | None = None
 
 
-def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
+def collect_pairs(given: ExplainInput, answers: bytes | None, selected: PairSelection) -> list[NumberedPair]:
     """Return the requests of a capture, or of one file with the `answers` of another, each with its answer.
 
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
@@ -46,7 +46,7 @@ def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> li
     return pairs
 
 
-def _select_captured_pairs(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
+def _select_captured_pairs(connections: list[Connection], selected: PairSelection) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import number_pairs
     from minibroker.captures.kafka_streams import find_conversations
 
@@ -55,7 +55,7 @@ def _select_captured_pairs(connections: list[Connection], selected: Selected) ->
     return number_pairs(conversations.found)
 
 
-def _select_saved_pairs(given: Given, selected: Selected) -> list[NumberedPair]:
+def _select_saved_pairs(given: ExplainInput, selected: PairSelection) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
     from minibroker.proxy.flows import FlowError, parse_exchanges
 
@@ -94,15 +94,15 @@ def _parse_address(text: str, default_host: str) -> Address:
     return Address(host.strip("[]"), int(port)) if host and port.isdecimal() else Address(default_host, 0)
 
 
-def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
+def explain_pairs(pairs: list[NumberedPair], only_number: int | None) -> Iterator[Explanation]:
     """Yield the explained requests and answers, or those of one number."""
     from minibroker.captures.explained_capture import CaptureExplainer
 
     explainer = CaptureExplainer()
     for pair in pairs:
-        if only is None or pair.number == only:
+        if only_number is None or pair.number == only_number:
             yield from explainer.explain_pair(pair)
-        elif only is not None and pair.number < only:
+        elif only_number is not None and pair.number < only_number:
             explainer.learn_topic_ids(pair)
 
 

@@ -12,8 +12,8 @@ import click
 from minibroker.cli.explain.explain_input import (
     KINDS,
     NOTATIONS,
-    Given,
-    Wanted,
+    ExplainInput,
+    InputMeaning,
     explain_bytes,
     guess_input_kind,
     read_source,
@@ -21,7 +21,7 @@ from minibroker.cli.explain.explain_input import (
 from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
 
 UNREADABLE = 1
 
@@ -66,7 +66,7 @@ def explain(source: str, **options: Any) -> None:
         minibroker explain --only 3 session.flows
     """
     given = read_source(source, options["notation"])
-    wanted = Wanted(options["kind"], options["api"], options["version"], options["topic"])
+    wanted = InputMeaning(options["kind"], options["api"], options["version"], options["topic"])
     other, version = options["other"], options["diff_version"]
     if other is not None or version is not None:
         _print_diff(given, wanted, options["notation"], other, version)
@@ -76,7 +76,7 @@ def explain(source: str, **options: Any) -> None:
         _print_explained(explain_bytes(given, wanted), options)
 
 
-def _is_capture(given: Given, wanted: Wanted) -> bool:
+def _is_capture(given: ExplainInput, wanted: InputMeaning) -> bool:
     from minibroker.storage.inspection.inspected_files import identify_file
 
     if wanted.kind != "auto":
@@ -85,23 +85,25 @@ def _is_capture(given: Given, wanted: Wanted) -> bool:
     return guess_input_kind(given.data, is_file, wanted.api) == "capture"
 
 
-def _print_diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
-    from minibroker.cli.explain.explain_diff import convert_version, list_differences
+def _print_diff(
+    given: ExplainInput, wanted: InputMeaning, notation: str, other: str | None, version: int | None
+) -> None:
+    from minibroker.cli.explain.explain_diff import convert_input_to_version, list_differences
 
     first = [each.part for each in explain_bytes(given, wanted)]
     if version is not None:
-        given, wanted = convert_version(given, wanted, version)
+        given, wanted = convert_input_to_version(given, wanted, version)
     else:
         given = read_source(other or "", notation)
     for line in list_differences(first, [each.part for each in explain_bytes(given, wanted)]):
         click.echo(line)
 
 
-def _explain_capture(given: Given, options: dict[str, Any]) -> None:
-    from minibroker.cli.explain.explain_captures import Selected, collect_pairs, explain_pairs, format_pair_line
+def _explain_capture(given: ExplainInput, options: dict[str, Any]) -> None:
+    from minibroker.cli.explain.explain_captures import PairSelection, collect_pairs, explain_pairs, format_pair_line
 
     answers = None if options["answers"] is None else read_source(options["answers"], options["notation"]).data
-    pairs = collect_pairs(given, answers, Selected(options["port"], options["only"]))
+    pairs = collect_pairs(given, answers, PairSelection(options["port"], options["only"]))
     if options["as_list"]:
         for each in pairs:
             click.echo(format_pair_line(each))
@@ -109,7 +111,7 @@ def _explain_capture(given: Given, options: dict[str, Any]) -> None:
     _print_explained(explain_pairs(pairs, options["only"]), options)
 
 
-def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> None:
+def _print_explained(items: Iterable[Explanation], options: dict[str, Any]) -> None:
     """Print what is explained in one of three forms. End with status 1 if something could not be read."""
     from minibroker.protocol.explaining.explained_page import generate_html_page
     from minibroker.protocol.explaining.explained_text import format_part_as_lines, make_json_of_part

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.explain.explain_input import Given, Wanted, guess_input_kind, parse_api_key
+from minibroker.cli.explain.explain_input import ExplainInput, InputMeaning, guess_input_kind, parse_api_key
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.explaining.explained_text import format_part_value
 from minibroker.protocol.headers import (
@@ -19,12 +19,12 @@ from minibroker.protocol.headers import (
 from minibroker.protocol.primitives import MalformedMessage
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Part
+    from minibroker.protocol.explaining.parts import ExplainedPart
 
 SIZE_BYTES = 4
 
 
-def list_differences(first: list[Part], second: list[Part]) -> list[str]:
+def list_differences(first: list[ExplainedPart], second: list[ExplainedPart]) -> list[str]:
     """Return a line for each difference, "-" of the first and "+" of the second; in wire order of both."""
     is_single = len(first) == len(second) == 1
     left, right = _map_paths_to_texts(first, is_single), _map_paths_to_texts(second, is_single)
@@ -36,14 +36,14 @@ def list_differences(first: list[Part], second: list[Part]) -> list[str]:
     return lines
 
 
-def _map_paths_to_texts(parts: list[Part], is_single: bool) -> dict[str, str]:
+def _map_paths_to_texts(parts: list[ExplainedPart], is_single: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
         found.update(_iterate_paths_and_texts(part, part.name if is_single else f"{part.name} {index + 1}"))
     return found
 
 
-def _iterate_paths_and_texts(part: Part, path: str) -> Iterator[tuple[str, str]]:
+def _iterate_paths_and_texts(part: ExplainedPart, path: str) -> Iterator[tuple[str, str]]:
     said = " ".join(each for each in (part.type, format_part_value(part), part.meaning, part.problem) if each)
     yield path, said
     for each in part.parts:
@@ -52,7 +52,9 @@ def _iterate_paths_and_texts(part: Part, path: str) -> Iterator[tuple[str, str]]
         )
 
 
-def convert_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, Wanted]:
+def convert_input_to_version(
+    given: ExplainInput, wanted: InputMeaning, version: int
+) -> tuple[ExplainInput, InputMeaning]:
     """Return the bytes of the same message in another version, and what they are.
 
     Raises click.UsageError for what is no whole message, or has no such version.
@@ -62,18 +64,18 @@ def convert_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, 
         raise click.UsageError("--diff-version is for a request, a response or a message")
     try:
         data = (
-            _convert_request(given.data, version)
+            _convert_request_to_version(given.data, version)
             if kind == "requests"
-            else _convert_message(given.data, kind, wanted, version)
+            else _convert_message_to_version(given.data, kind, wanted, version)
         )
     except MalformedMessage as error:
         raise click.UsageError(f"--diff-version needs a whole message: {error}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise click.UsageError(f"it cannot be written in version {version}: {error}") from error
-    return Given(data, None), wanted._replace(kind=kind, version=version)
+    return ExplainInput(data, None), wanted._replace(kind=kind, version=version)
 
 
-def _convert_request(data: bytes, version: int) -> bytes:
+def _convert_request_to_version(data: bytes, version: int) -> bytes:
     key, old = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
     if key not in ApiKey._value2member_map_ or len(data) != SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big"):
         raise click.UsageError("--diff-version needs one whole request")
@@ -86,7 +88,7 @@ def _convert_request(data: bytes, version: int) -> bytes:
     return len(written).to_bytes(SIZE_BYTES, "big") + written
 
 
-def _convert_message(data: bytes, kind: str, wanted: Wanted, version: int) -> bytes:
+def _convert_message_to_version(data: bytes, kind: str, wanted: InputMeaning, version: int) -> bytes:
     key = parse_api_key(wanted.api)
     message = get_response_class(key) if kind == "response" else get_request_class(key)
     old = message.versions[-1] if wanted.version is None else wanted.version

@@ -16,7 +16,7 @@ from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.suggestions import suggest_names
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
 
 MAX_INPUT_BYTES = 64 << 20
 NOTATIONS = ("auto", "hex", "base64", "binary")
@@ -27,14 +27,14 @@ _MAGIC_POSITION = 16
 _LEAST_REQUEST_BYTES = 12  # size, key, version, correlation id
 
 
-class Given(NamedTuple):
+class ExplainInput(NamedTuple):
     """The bytes, and the path they come from, None for an argument or standard input."""
 
     data: bytes
     path: str | None
 
 
-class Wanted(NamedTuple):
+class InputMeaning(NamedTuple):
     """What the bytes are: a kind, the API and version of a response or message, the topic of records."""
 
     kind: str = "auto"
@@ -43,25 +43,25 @@ class Wanted(NamedTuple):
     topic: str | None = None
 
 
-def read_source(source: str, notation: str) -> Given:
+def read_source(source: str, notation: str) -> ExplainInput:
     """Return the bytes of a file, of standard input ("-"), or of an argument. Raises click.UsageError."""
     from minibroker.storage.inspection.inspected_files import identify_file
 
     if source == "-":
-        return Given(decode_notation(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
+        return ExplainInput(decode_notation(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
     path = Path(source)
     try:
         is_file = path.is_file()
     except OSError:  # a name that is too long for one
         is_file = False
     if not is_file:
-        return Given(_parse_bytes_of_argument(source, notation), None)
+        return ExplainInput(_parse_bytes_of_argument(source, notation), None)
     if path.stat().st_size > MAX_INPUT_BYTES:
         most = f"{source} is larger than {MAX_INPUT_BYTES >> 20} MiB"
         raise click.UsageError(f"{most}: minibroker dump shows large files of a log, editcap -c splits captures")
     if notation == "auto" and identify_file(source) is not None:
         notation = "binary"  # a checkpoint looks like hex
-    return Given(decode_notation(path.read_bytes(), notation), source)
+    return ExplainInput(decode_notation(path.read_bytes(), notation), source)
 
 
 def _parse_bytes_of_argument(text: str, notation: str) -> bytes:
@@ -104,11 +104,11 @@ def _decode_base64(text: str) -> bytes | None:
         return None
 
 
-def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
+def explain_bytes(given: ExplainInput, wanted: InputMeaning) -> Iterator[Explanation]:
     """Yield what the bytes are, but for captures. Raises click.UsageError if that cannot be found out."""
     from minibroker.protocol.explaining.fragments import explain_fragment
     from minibroker.protocol.explaining.messages import explain_records, explain_requests
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
     from minibroker.storage.inspection.explained_files import explain_file
     from minibroker.storage.inspection.inspected_files import identify_file
 
@@ -118,20 +118,20 @@ def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     if kind == "file":
         if inspected is None:
             raise click.UsageError("the name is not that of a file of a log")
-        yield Explained(explain_file(data, inspected, wanted.topic), data)
+        yield Explanation(explain_file(data, inspected, wanted.topic), data)
     elif kind == "records":
-        yield Explained(explain_records(data, topic=wanted.topic), data)
+        yield Explanation(explain_records(data, topic=wanted.topic), data)
     elif kind == "requests":
-        yield from (Explained(each, data) for each in explain_requests(data))
+        yield from (Explanation(each, data) for each in explain_requests(data))
     elif kind in ("response", "message"):
         yield _explain_message(data, kind, wanted)
     else:
-        yield Explained(explain_fragment(data, _get_fragment_name(kind)), data)
+        yield Explanation(explain_fragment(data, _get_fragment_name(kind)), data)
 
 
-def _explain_message(data: bytes, kind: str, wanted: Wanted) -> Explained:
+def _explain_message(data: bytes, kind: str, wanted: InputMeaning) -> Explanation:
     from minibroker.protocol.explaining.messages import explain_message, explain_response
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
 
     key = parse_api_key(wanted.api)
     message = get_request_class(key)
@@ -139,8 +139,8 @@ def _explain_message(data: bytes, kind: str, wanted: Wanted) -> Explained:
     if version not in message.versions:
         raise click.UsageError(f"{get_api_name(key)} has no version {version}")
     if kind == "response":
-        return Explained(explain_response(data, key, version), data)
-    return Explained(explain_message(data, message, version), data)
+        return Explanation(explain_response(data, key, version), data)
+    return Explanation(explain_message(data, message, version), data)
 
 
 def _get_fragment_name(kind: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import connect_client, delete_each
+from minibroker.cli.administration import connect_client, delete_each_by_name
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_delete_offsets import delete_offsets
 from minibroker.cli.groups.groups_describe import describe
@@ -19,8 +19,8 @@ from minibroker.cli.groups.groups_reset import reset_offsets
 from minibroker.cli.groups.groups_types import TYPES
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_not_found_error,
     make_operation_error,
     print_help_if_alone,
@@ -113,7 +113,7 @@ def list_groups_of_node(
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=make_completer("groups"))
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=make_names_completer("groups"))
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker groups delete billing
     """
     with connect_client(bootstrap) as client:
-        delete_each(names, lambda name: _delete_group(client, name), as_json)
+        delete_each_by_name(names, lambda name: _delete_group(client, name), as_json)
 
 
 def _delete_group(client: Client, name: str) -> None:

@@ -15,8 +15,8 @@ from minibroker.cli.groups.groups_share import delete_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import (
     NamedCommand,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_not_found_error,
     make_operation_error,
 )
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 @click.command("delete-offsets", cls=NamedCommand)
-@click.argument("group", shell_complete=make_completer("groups"))
+@click.argument("group", shell_complete=make_names_completer("groups"))
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, required=True, help="Can be repeated.",
-              shell_complete=make_completer("topics"))  # fmt: skip
+              shell_complete=make_names_completer("topics"))  # fmt: skip
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:

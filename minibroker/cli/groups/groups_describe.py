@@ -13,21 +13,27 @@ import click
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_facts import (
-    Group,
-    Member,
+    DescribedGroup,
+    GroupMember,
     fetch_committed_offsets,
     find_end_offsets,
     list_group_names,
 )
 from minibroker.cli.groups.groups_share import list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_not_found_error, print_table
+from minibroker.cli.shared import (
+    NamedCommand,
+    make_json_option,
+    make_names_completer,
+    make_not_found_error,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
 
-class Offset(NamedTuple):
+class GroupOffset(NamedTuple):
     """A group's position in a partition; None if nothing is committed, or if the partition has no leader."""
 
     topic: str
@@ -48,11 +54,11 @@ class SharedOffset(NamedTuple):
     lag: int | None
 
 
-Offsets = list[Offset] | list[SharedOffset]
+GroupOffsets = list[GroupOffset] | list[SharedOffset]
 
 
 @click.command(cls=NamedCommand)
-@click.argument("group", shell_complete=make_completer("groups"))
+@click.argument("group", shell_complete=make_names_completer("groups"))
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
@@ -78,12 +84,12 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         _print_group(described, f"node {described.coordinator}, {host}:{port}", offsets)
 
 
-def _list_offsets(client: Client, group: Group) -> list[Offset]:
+def _list_offsets(client: Client, group: DescribedGroup) -> list[GroupOffset]:
     """Return a line for each partition with a committed offset or a member."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
         for member in group.members
-        if isinstance(member, Member)
+        if isinstance(member, GroupMember)
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
@@ -95,7 +101,7 @@ def _list_offsets(client: Client, group: Group) -> list[Offset]:
         position, end = positions.get(place), end_offsets.get(place)
         lag = None if position is None or end is None else end - position.offset
         offset, metadata = (None, "") if position is None else position
-        lines.append(Offset(*place, offset, end, lag, owners.get(place), metadata))
+        lines.append(GroupOffset(*place, offset, end, lag, owners.get(place), metadata))
     return lines
 
 
@@ -103,7 +109,7 @@ def _list_share_group_offsets(client: Client, group: str) -> list[SharedOffset]:
     return [SharedOffset(*place, *each) for place, each in sorted(list_start_offsets(client, group).items())]
 
 
-def _make_group_object(group: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
+def _make_group_object(group: DescribedGroup, host: str, port: int, offsets: GroupOffsets) -> dict[str, Any]:
     return {
         **group._asdict(),
         "coordinator": {"id": group.coordinator, "host": host.strip("[]"), "port": port},
@@ -112,7 +118,7 @@ def _make_group_object(group: Group, host: str, port: int, offsets: Offsets) -> 
     }
 
 
-def _print_group(group: Group, coordinator: str, offsets: Offsets) -> None:
+def _print_group(group: DescribedGroup, coordinator: str, offsets: GroupOffsets) -> None:
     row = [group.group, group.state, group.type, group.assignor, coordinator]
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
     if group.members:

@@ -21,14 +21,14 @@ NAMED_TOPICS_OFFSET_FETCH: Final = (2, 7)  # versions that take one group, and n
 ASSIGNMENT_VERSION: Final = struct.Struct(">h")
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """An offset that a group has committed for a partition."""
 
     offset: int
     metadata: str
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A member of the group; `partitions` are those assigned to it, by topic."""
 
     member: str
@@ -38,10 +38,10 @@ class Member(NamedTuple):
     partitions: dict[str, list[int]]
 
 
-class Group(NamedTuple):
+class DescribedGroup(NamedTuple):
     """A group; one that does not exist has the state "Dead". `coordinator` is a node's id.
 
-    Members are `Member`s, or have fields of their own in a group of Kafka Streams.
+    Members are `GroupMember`s, or have fields of their own in a group of Kafka Streams.
     """
 
     group: str
@@ -71,7 +71,7 @@ def list_group_names(client: Client) -> list[str]:
     return sorted(each.group_id for answer in answers for each in answer.groups)
 
 
-def describe_consumer_group(client: Client, group: str) -> Group:
+def describe_consumer_group(client: Client, group: str) -> DescribedGroup:
     """Return the consumer group of the newer protocol (KIP-848). Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
@@ -80,10 +80,10 @@ def describe_consumer_group(client: Client, group: str) -> Group:
     check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_consumer_member(each) for each in found.members]
     node = client.coordinator("group", group)
-    return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
+    return DescribedGroup(group, found.group_state, "consumer", found.assignor_name, node, members)
 
 
-def describe_classic_group(client: Client, group: str) -> Group:
+def describe_classic_group(client: Client, group: str) -> DescribedGroup:
     """Return the classic group. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
@@ -94,17 +94,17 @@ def describe_classic_group(client: Client, group: str) -> Group:
         check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_classic_member(each, found.protocol_type) for each in found.members]
     node = client.coordinator("group", group)
-    return Group(group, found.group_state, "classic", found.protocol_data, node, members)
+    return DescribedGroup(group, found.group_state, "classic", found.protocol_data, node, members)
 
 
-def _make_consumer_member(member: Any) -> Member:
+def _make_consumer_member(member: Any) -> GroupMember:
     partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
-    return Member(
+    return GroupMember(
         member.member_id, member.instance_id, member.client_id, member.client_host, sort_partitions(partitions)
     )
 
 
-def _make_classic_member(member: Any, protocol_type: str) -> Member:
+def _make_classic_member(member: Any, protocol_type: str) -> GroupMember:
     partitions: dict[str, list[int]] = {}
     if member.member_assignment and protocol_type == CONSUMER:
         from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -113,7 +113,7 @@ def _make_classic_member(member: Any, protocol_type: str) -> Member:
         known = min(version, ConsumerProtocolAssignment.versions[-1])  # newer ones only add to the end
         assignment, _ = ConsumerProtocolAssignment.decode_from(member.member_assignment, known, ASSIGNMENT_VERSION.size)
         partitions = {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
-    return Member(
+    return GroupMember(
         member.member_id, member.group_instance_id, member.client_id, member.client_host, sort_partitions(partitions)
     )
 
@@ -123,7 +123,7 @@ def sort_partitions(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
     return dict(sorted(partitions.items()))
 
 
-def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
+def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, CommittedOffset]:
     """Return all committed offsets of the group. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -138,7 +138,7 @@ def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, 
                 partition.error_code, f"cannot get the offset of {group} for {topic.name}-{partition.partition_index}"
             )
             if partition.committed_offset > NO_OFFSET:
-                committed[topic.name, partition.partition_index] = Committed(
+                committed[topic.name, partition.partition_index] = CommittedOffset(
                     partition.committed_offset, partition.metadata or ""
                 )
     return committed

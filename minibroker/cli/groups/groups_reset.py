@@ -1,6 +1,6 @@
 """`minibroker groups reset-offsets`: resets a group's offsets, after showing the changes.
 
-A `Target` computes a new offset. It sends no requests; the ends of logs and the committed offsets are passed in.
+A `ResetTarget` computes a new offset. It sends no requests; the ends of logs and the committed offsets are passed in.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed_offsets
+from minibroker.cli.groups.groups_facts import DescribedGroup, ask_coordinator, fetch_committed_offsets
 from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.places import Topics, limit_offset_to_log, list_partitions, parse_topics
+from minibroker.cli.places import RequestedTopic, limit_offset_to_log, list_partitions, parse_topics
 from minibroker.cli.shared import (
     NamedCommand,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_operation_error,
     parse_duration,
     print_table,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 INACTIVE = ("Empty", "Dead")
 NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group members
-Positions = dict[TopicPartition, int | None]
+GroupPositions = dict[TopicPartition, int | None]
 
 
 def parse_datetime_ms(text: str) -> int:
@@ -47,7 +47,7 @@ def parse_datetime_ms(text: str) -> int:
         ) from None
 
 
-class Target(NamedTuple):
+class ResetTarget(NamedTuple):
     """A way to choose the new offset; `value` is its number, if it has one."""
 
     how: str
@@ -81,17 +81,17 @@ class Target(NamedTuple):
         return latest if at_time is None or at_time < 0 else at_time  # no record is that late
 
 
-def choose_reset_target(given: Mapping[str, Any]) -> Target:
+def choose_reset_target(given: Mapping[str, Any]) -> ResetTarget:
     """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
         options = ", ".join(f"--{how.replace('_', '-')}" for how in given)
         raise click.UsageError(f"choose one of {options}")
     ((how, value),) = chosen.items()
-    return Target(how, int(value))
+    return ResetTarget(how, int(value))
 
 
-class Move(NamedTuple):
+class OffsetMove(NamedTuple):
     """The current offset of a group in a partition, or None, and the new one."""
 
     topic: str
@@ -101,7 +101,7 @@ class Move(NamedTuple):
 
 
 @click.command("reset-offsets", cls=NamedCommand)
-@click.argument("group", shell_complete=make_completer("groups"))
+@click.argument("group", shell_complete=make_names_completer("groups"))
 @click.option(
     "--topic",
     "topics",
@@ -109,7 +109,7 @@ class Move(NamedTuple):
     type=parse_topics,
     multiple=True,
     help="All or some of its partitions. Can be repeated.",
-    shell_complete=make_completer("topics"),
+    shell_complete=make_names_completer("topics"),
 )
 @click.option("--all-topics", is_flag=True, help="All topics with offsets of the group.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
@@ -134,7 +134,7 @@ class Move(NamedTuple):
 @make_json_option("Print a JSON object.")
 def reset_offsets(
     group: str,
-    topics: tuple[Topics, ...],
+    topics: tuple[RequestedTopic, ...],
     all_topics: bool,
     execute: bool,
     bootstrap: Bootstrap,
@@ -166,7 +166,7 @@ def reset_offsets(
     _print_offset_changes(group, moves, execute, as_json)
 
 
-def _get_inactive_group(client: Client, group: str) -> Group:
+def _get_inactive_group(client: Client, group: str) -> DescribedGroup:
     """Return the group. Raises click.ClickException if it has members, as they would go on from where they are."""
     found = describe_group(client, group)
     if found.state not in INACTIVE:
@@ -176,17 +176,17 @@ def _get_inactive_group(client: Client, group: str) -> Group:
     return found
 
 
-def _fetch_committed_offsets(client: Client, group: str) -> Positions:
+def _fetch_committed_offsets(client: Client, group: str) -> GroupPositions:
     return {place: each.offset for place, each in fetch_committed_offsets(client, group).items()}
 
 
-def _list_start_offsets(client: Client, group: str) -> Positions:
+def _list_start_offsets(client: Client, group: str) -> GroupPositions:
     return {place: each.offset for place, each in list_start_offsets(client, group).items()}
 
 
 def _plan_offset_changes(
-    client: Client, target: Target, places: list[TopicPartition], positions: Positions
-) -> list[Move]:
+    client: Client, target: ResetTarget, places: list[TopicPartition], positions: GroupPositions
+) -> list[OffsetMove]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
@@ -198,11 +198,11 @@ def _plan_offset_changes(
         current = positions.get(place)
         offset = target.choose_offset(place, current, earliest[place], latest[place], at_time.get(place))
         new = limit_offset_to_log(place, offset, earliest[place], latest[place]) if target.is_limited_to_log else offset
-        moves.append(Move(*place, current, new))
+        moves.append(OffsetMove(*place, current, new))
     return moves
 
 
-def _commit_offset_changes(client: Client, group: str, moves: list[Move]) -> None:
+def _commit_offset_changes(client: Client, group: str, moves: list[OffsetMove]) -> None:
     """Commit the offsets. Raises click.ClickException if any is rejected; the others are then committed."""
     from minibroker.client.client_errors import get_error_name
     from minibroker.protocol.messages.offsets import OffsetCommitRequest
@@ -225,10 +225,10 @@ def _commit_offset_changes(client: Client, group: str, moves: list[Move]) -> Non
         raise make_operation_error(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 
 
-def _print_offset_changes(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
+def _print_offset_changes(group: str, moves: list[OffsetMove], executed: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"group": group, "executed": executed, "offsets": [move._asdict() for move in moves]}))
         return
-    print_table(Move._fields, moves)
+    print_table(OffsetMove._fields, moves)
     click.echo()
     click.echo(f"the offsets of {group} are reset" if executed else "nothing was changed; add --execute to do it")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, sort_partitions
+from minibroker.cli.groups.groups_facts import DescribedGroup, GroupMember, ask_coordinator, sort_partitions
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class StartOffset(NamedTuple):
     lag: int | None
 
 
-def describe_share_group(client: Client, group: str) -> Group:
+def describe_share_group(client: Client, group: str) -> DescribedGroup:
     """Return the share group. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
@@ -29,7 +29,7 @@ def describe_share_group(client: Client, group: str) -> Group:
     (described,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
     check_error_code(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
-        Member(
+        GroupMember(
             each.member_id,
             None,
             each.client_id,
@@ -38,7 +38,7 @@ def describe_share_group(client: Client, group: str) -> Group:
         )
         for each in described.members
     ]
-    return Group(
+    return DescribedGroup(
         group, described.group_state, "share", described.assignor_name, client.coordinator("group", group), members
     )
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.cli.groups.groups_facts import Group, ask_coordinator, describe_classic_group, describe_consumer_group
+from minibroker.cli.groups.groups_facts import (
+    DescribedGroup,
+    ask_coordinator,
+    describe_classic_group,
+    describe_consumer_group,
+)
 from minibroker.cli.groups.groups_share import describe_share_group
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 TYPES: Final = ("classic", "consumer", "share", "streams")  # by their names in ListGroups
 
 
-def describe_group(client: Client, group: str) -> Group:
+def describe_group(client: Client, group: str) -> DescribedGroup:
     """Return the group, of any type. Raises `ClientError`."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
@@ -43,7 +48,7 @@ class StreamsMember(NamedTuple):
     warmup: dict[str, list[int]]
 
 
-def describe_streams_group(client: Client, group: str) -> Group:
+def describe_streams_group(client: Client, group: str) -> DescribedGroup:
     """Return the streams group. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
@@ -64,7 +69,7 @@ def describe_streams_group(client: Client, group: str) -> Group:
         for each in described.members
     ]
     node = client.coordinator("group", group)
-    return Group(group, described.group_state, "streams", described.assignor_name or "", node, members)
+    return DescribedGroup(group, described.group_state, "streams", described.assignor_name or "", node, members)
 
 
 def _group_tasks_by_subtopology(tasks: Any) -> dict[str, list[int]]:

@@ -10,7 +10,7 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.handover.handover_report import list_settings_unlike_kafka, print_report
 from minibroker.cli.handover.handover_shell import write_script
-from minibroker.cli.handover.handover_state import State, collect_state
+from minibroker.cli.handover.handover_state import HandoverState, collect_state
 from minibroker.cli.handover.handover_strimzi import write_resources
 from minibroker.cli.handover.handover_terraform import write_configuration
 from minibroker.cli.shared import make_json_option
@@ -67,7 +67,7 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         print_report(state)
 
 
-def _make_handover_document(state: State) -> dict[str, object]:
+def _make_handover_document(state: HandoverState) -> dict[str, object]:
     offsets = {
         group: [{"topic": topic, "partition": index, "offset": offset} for (topic, index), offset in places.items()]
         for group, places in state.offsets.items()

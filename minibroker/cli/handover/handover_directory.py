@@ -16,7 +16,7 @@ import click
 
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
-from minibroker.cli.handover.handover_state import State
+from minibroker.cli.handover.handover_state import HandoverState
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
 from minibroker.storage.names import parse_log_name
 
@@ -50,7 +50,7 @@ def serve_directory_copy(path: str) -> Iterator[str]:
             raise click.ClickException(f"{path}: {error}") from None
 
 
-def keep_settings_of_directory_only(state: State) -> State:
+def keep_settings_of_directory_only(state: HandoverState) -> HandoverState:
     """Return what is known of the directory itself: the settings of this process are no one's.
 
     Those that were set at run time are in the metadata; others count as Kafka's defaults.

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import click
 
 from minibroker.cli.administration import DEFAULT_CONFIG
-from minibroker.cli.handover.handover_state import State
+from minibroker.cli.handover.handover_state import HandoverState
 from minibroker.cli.shared import print_table
 from minibroker.protocol.legible import format_first_names
 from minibroker.quantities import format_count
@@ -24,7 +24,7 @@ IN_PRODUCTION: Final = {
 OWN: Final = {"node.id", "broker.id", "process.roles", "controller.listener.names"}  # each cluster has its own
 
 
-class Difference(NamedTuple):
+class SettingDifference(NamedTuple):
     """A setting, its value here, Kafka's default, and what clusters in production have if that is another one."""
 
     setting: str
@@ -33,12 +33,12 @@ class Difference(NamedTuple):
     production: str | None
 
 
-def list_settings_unlike_kafka(state: State) -> list[Difference]:
+def list_settings_unlike_kafka(state: HandoverState) -> list[SettingDifference]:
     """Return the settings that are not as in production, where that is known, or else not Kafka's defaults."""
     return list(_iterate_settings_unlike_kafka(state))
 
 
-def _iterate_settings_unlike_kafka(state: State) -> Iterator[Difference]:
+def _iterate_settings_unlike_kafka(state: HandoverState) -> Iterator[SettingDifference]:
     from minibroker.broker.configs.settings import get_broker_setting_declaration
     from minibroker.broker.configs.settings_values import format_setting_value
 
@@ -50,14 +50,14 @@ def _iterate_settings_unlike_kafka(state: State) -> Iterator[Difference]:
         production = IN_PRODUCTION.get(entry.name)
         if entry.is_sensitive:
             if entry.config_source != DEFAULT_CONFIG:
-                yield Difference(entry.name, SECRET, None, None)
+                yield SettingDifference(entry.name, SECRET, None, None)
             continue
         expected = production or default or ""
         if (entry.value or "") != expected and not (entry.value is None and row.fallbacks):
-            yield Difference(entry.name, entry.value, default, production)
+            yield SettingDifference(entry.name, entry.value, default, production)
 
 
-def print_report(state: State) -> None:
+def print_report(state: HandoverState) -> None:
     """Print the report."""
     counts = {
         "topic": len(state.topics),
@@ -75,7 +75,7 @@ def print_report(state: State) -> None:
     print_table(["setting", "here", "Kafka's default", "in production"], list_settings_unlike_kafka(state))
 
 
-def _iterate_report_notes(state: State) -> Iterator[str]:
+def _iterate_report_notes(state: HandoverState) -> Iterator[str]:
     alone = [topic.name for topic in state.topics if topic.replicas == 1]
     if alone:
         yield f"topics with one replica, which the loss of a broker takes away: {format_first_names(alone)}"

@@ -12,7 +12,7 @@ from itertools import groupby
 from shlex import quote
 from typing import Final
 
-from minibroker.cli.handover.handover_state import DynamicConfigs, State, Topic
+from minibroker.cli.handover.handover_state import DynamicConfigs, HandoverState, HandoverTopic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
 from minibroker.cli.security.users_command import ListedUser
@@ -91,10 +91,10 @@ OPERATIONS: Final = {
     *("IdempotentWrite", "Read", "Write"),
 }
 ENTITIES: Final = (("user", "user"), ("client_id", "client"), ("ip", "ip"))
-Left = Callable[[str], None]
+AddLeftOutNote = Callable[[str], None]
 
 
-def write_script(state: State) -> str:
+def write_script(state: HandoverState) -> str:
     """Return the script."""
     left_out_notes: list[str] = list(state.left_out)
     bodies = {
@@ -127,7 +127,7 @@ def _write_lines(texts: Iterable[str]) -> str:
     return " \\\n        ".join(["lines", *map(quote, texts)])
 
 
-def _write_topic_commands(topic: Topic) -> Iterator[str]:
+def _write_topic_commands(topic: HandoverTopic) -> Iterator[str]:
     """Yield what creates a topic; configs that `kafka-topics` would split at `=` are set afterwards."""
     simple = {name: value for name, value in topic.configs.items() if value and "=" not in value}
     sizes = f'--partitions={topic.partitions} --replication-factor="${{REPLICATION_FACTOR:-{topic.replicas}}}"'
@@ -138,13 +138,13 @@ def _write_topic_commands(topic: Topic) -> Iterator[str]:
         yield from _write_add_config("--topic", topic.name, others)
 
 
-def _write_configs(configs: DynamicConfigs, left: Left) -> Iterator[str]:
+def _write_configs(configs: DynamicConfigs, add_left_out_note: AddLeftOutNote) -> Iterator[str]:
     if not configs.name:
         yield from _write_add_config("--broker-defaults", None, configs.configs)
     elif _can_be_argument(configs.name):
         yield from _write_add_config(f"--{configs.kind}", configs.name, configs.configs)
     else:
-        left(f"the configs of {configs.whose}, whose name no tool takes")
+        add_left_out_note(f"the configs of {configs.whose}, whose name no tool takes")
 
 
 def _write_add_config(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
@@ -170,22 +170,24 @@ def _can_be_argument(name: str) -> bool:
     return bool(name) and "\0" not in name
 
 
-def _write_users(users: Iterable[ListedUser], left: Left) -> Iterator[str]:
+def _write_users(users: Iterable[ListedUser], add_left_out_note: AddLeftOutNote) -> Iterator[str]:
     for name, rows in groupby(users, key=lambda row: row.user):
         mechanisms = " ".join(f"{row.mechanism} {row.iterations}" for row in rows)
         if _can_be_argument(name):
             yield f"credential {quote(name)} {quote(escape_unprintable(name))} {mechanisms}"
         else:
-            left(f"the user {name!r}, whose name no tool takes")
+            add_left_out_note(f"the user {name!r}, whose name no tool takes")
 
 
-def _write_acls(acls: Iterable[ListedAcl], left: Left) -> Iterator[str]:
+def _write_acls(acls: Iterable[ListedAcl], add_left_out_note: AddLeftOutNote) -> Iterator[str]:
     """Yield a call for all operations of a principal, from a host, on a resource."""
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         given = acl.name, acl.principal, acl.host
         operations = [row.operation for row in rows]
         if not all(_can_be_argument(text) and text == text.strip(BLANKS) for text in given):
-            left(f"the ACL of {acl.principal!r} on the {acl.resource} {acl.name!r}: kafka-acls cuts off blanks")
+            add_left_out_note(
+                f"the ACL of {acl.principal!r} on the {acl.resource} {acl.name!r}: kafka-acls cuts off blanks"
+            )
             continue
         effect = acl.permission
         of_cluster = acl.resource == "cluster"
@@ -205,13 +207,13 @@ def convert_to_pascal_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def _write_quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
+def _write_quotas(quotas: Iterable[ListedQuota], add_left_out_note: AddLeftOutNote) -> Iterator[str]:
     """Yield a call for all quotas of an entity."""
     for entity, rows in groupby(quotas, key=lambda row: row[:3]):
         named = dict(zip((option for _, option in ENTITIES), entity, strict=True))
         limits = ",".join(f"{row.quota}={row.value}" for row in rows)
         if not all(name is None or _can_be_argument(name) for name in entity):
-            left(f"the quotas {limits} of {entity!r}, whose name no tool takes")
+            add_left_out_note(f"the quotas {limits} of {entity!r}, whose name no tool takes")
             continue
         options = [
             f"--{option}-defaults" if name == DEFAULT else f"--{option}={quote(name)}"
@@ -221,7 +223,9 @@ def _write_quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
         yield _write_tool_call("kafka-configs", "--alter", *options, f"--add-config={limits}")
 
 
-def _write_offsets(offsets: Mapping[str, Mapping[tuple[str, int], int]], left: Left) -> Iterator[str]:
+def _write_offsets(
+    offsets: Mapping[str, Mapping[tuple[str, int], int]], add_left_out_note: AddLeftOutNote
+) -> Iterator[str]:
     for group, positions in offsets.items():
         if _can_be_argument(group):
             yield _write_lines(f"{topic},{partition},{offset}" for (topic, partition), offset in positions.items())
@@ -229,4 +233,4 @@ def _write_offsets(offsets: Mapping[str, Mapping[tuple[str, int], int]], left: L
                 "kafka-consumer-groups", "--reset-offsets", '--from-file="$file"', "--execute", group=group
             )
         else:
-            left(f"the offsets of the group {group!r}, whose name no tool takes")
+            add_left_out_note(f"the offsets of the group {group!r}, whose name no tool takes")

@@ -28,7 +28,7 @@ DESCRIBED_AT_ONCE: Final = 1000
 WITH_OFFSETS: Final = ("classic", "consumer")  # types of groups that commit offsets which tools can set elsewhere
 
 
-class Topic(NamedTuple):
+class HandoverTopic(NamedTuple):
     """A topic that is not internal, with the configs that were set for it."""
 
     name: str
@@ -50,11 +50,11 @@ class DynamicConfigs(NamedTuple):
         return f"the {self.kind} {self.name!r}" if self.name else "all brokers"
 
 
-class State(NamedTuple):
+class HandoverState(NamedTuple):
     """What a handover is about; `left_out` says in sentences what no format has."""
 
     source: str
-    topics: list[Topic]
+    topics: list[HandoverTopic]
     configs: list[DynamicConfigs]
     users: list[ListedUser]
     acls: list[ListedAcl]
@@ -64,7 +64,7 @@ class State(NamedTuple):
     left_out: list[str]
 
 
-def collect_state(client: Client, source: str) -> State:
+def collect_state(client: Client, source: str) -> HandoverState:
     """Ask for everything. Raises `ClientError`."""
     left_out_notes: list[str] = []
     known = get_all_topics(client)
@@ -73,20 +73,20 @@ def collect_state(client: Client, source: str) -> State:
     offsets = dict(_iterate_offsets(client, known, left_out_notes))
     node = str(min(client.nodes()))
     ((_, settings),) = _iterate_configs(client, BROKER_RESOURCE, [node])
-    return State(
+    return HandoverState(
         source,
         topics,
         configs,
-        _read_if_supported(lambda: list_users_of_cluster(client)),
-        _read_if_supported(lambda: list_acls_of_cluster(client)),
-        _read_if_supported(lambda: list_quotas_of_cluster(client)),
+        _read_list_if_supported(lambda: list_users_of_cluster(client)),
+        _read_list_if_supported(lambda: list_acls_of_cluster(client)),
+        _read_list_if_supported(lambda: list_quotas_of_cluster(client)),
         offsets,
         settings,
         left_out_notes,
     )
 
 
-def _read_if_supported(read: Any) -> list[Any]:
+def _read_list_if_supported(read: Any) -> list[Any]:
     """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
@@ -100,12 +100,12 @@ def _read_if_supported(read: Any) -> list[Any]:
     return found
 
 
-def _iterate_topics(client: Client, known: dict[str, Any], left_out_notes: list[str]) -> Iterator[Topic]:
+def _iterate_topics(client: Client, known: dict[str, Any], left_out_notes: list[str]) -> Iterator[HandoverTopic]:
     names = sorted(name for name, topic in known.items() if not topic.is_internal)
     for name, entries in _iterate_configs(client, TOPIC_RESOURCE, names):
         partitions = known[name].partitions
         replicas = max(len(each.replica_nodes) for each in partitions)
-        yield Topic(
+        yield HandoverTopic(
             name,
             len(partitions),
             replicas,
@@ -134,7 +134,7 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     names: dict[int, list[str]] = {}
-    for kind, name in sorted(_read_if_supported(list_resources)):
+    for kind, name in sorted(_read_list_if_supported(list_resources)):
         names.setdefault(kind, []).append(name)
     return names
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from minibroker.cli.handover.handover_shell import OPERATIONS, convert_to_pascal_case
-from minibroker.cli.handover.handover_state import State, Topic
+from minibroker.cli.handover.handover_state import HandoverState, HandoverTopic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
 from minibroker.protocol.legible import escape_unprintable
@@ -39,10 +39,10 @@ RESOURCES: Final = {
 PATTERNS: Final = {"literal": "literal", "prefixed": "prefix"}
 USER: Final = "User:"
 COMMON_NAME: Final = "CN="  # the principal of a certificate, as Strimzi makes and expects it
-Fields = dict[str, Any]
+ResourceFields = dict[str, Any]
 
 
-def write_resources(state: State, cluster: str) -> str:
+def write_resources(state: HandoverState, cluster: str) -> str:
     """Return the documents for the Kafka resource `cluster`."""
     left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
@@ -53,14 +53,14 @@ def write_resources(state: State, cluster: str) -> str:
     return head + notes + "".join("---\n" + "".join(_write_yaml(each)) for each in documents)
 
 
-def _make_topic_resource(topic: Topic, cluster: str) -> Fields:
-    spec: Fields = {"topicName": topic.name, "partitions": topic.partitions, "replicas": topic.replicas}
+def _make_topic_resource(topic: HandoverTopic, cluster: str) -> ResourceFields:
+    spec: ResourceFields = {"topicName": topic.name, "partitions": topic.partitions, "replicas": topic.replicas}
     if topic.configs:
         spec["config"] = topic.configs
     return _make_resource("KafkaTopic", topic.name, cluster, spec)
 
 
-def _make_resource(kind: str, name: str, cluster: str, spec: Fields) -> Fields:
+def _make_resource(kind: str, name: str, cluster: str, spec: ResourceFields) -> ResourceFields:
     metadata = {"name": make_resource_name(name), "labels": {"strimzi.io/cluster": cluster}}
     return {"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -73,7 +73,7 @@ def make_resource_name(name: str) -> str:
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def _iterate_users(state: State, cluster: str, left_out_notes: list[str]) -> Iterator[Fields]:
+def _iterate_users(state: HandoverState, cluster: str, left_out_notes: list[str]) -> Iterator[ResourceFields]:
     """Yield a resource for each user that logs in by SCRAM, or has ACLs or quotas of its own."""
     mechanisms = {user: {row.mechanism for row in rows} for user, rows in groupby(state.users, lambda row: row.user)}
     acls = _group_acls(state.acls, left_out_notes)
@@ -81,7 +81,9 @@ def _iterate_users(state: State, cluster: str, left_out_notes: list[str]) -> Ite
     for name in sorted({*mechanisms, *acls, *quotas}):
         of_certificate = name.startswith(COMMON_NAME) and "," not in name
         own = name.removeprefix(COMMON_NAME) if of_certificate else name
-        spec: Fields = {} if make_resource_name(own) == own else {"userName": own}  # since Strimzi has this field
+        spec: ResourceFields = (
+            {} if make_resource_name(own) == own else {"userName": own}
+        )  # since Strimzi has this field
         if "SCRAM-SHA-512" in mechanisms.get(name, ()):
             spec["authentication"] = {"type": "scram-sha-512"}
         elif name in mechanisms:
@@ -95,8 +97,8 @@ def _iterate_users(state: State, cluster: str, left_out_notes: list[str]) -> Ite
         yield _make_resource("KafkaUser", own, cluster, spec)
 
 
-def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[str, list[Fields]]:
-    acls_by_user: dict[str, list[Fields]] = {}
+def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[str, list[ResourceFields]]:
+    acls_by_user: dict[str, list[ResourceFields]] = {}
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         operations = [convert_to_pascal_case(row.operation) for row in rows]
         is_named = acl.principal.startswith(USER) and acl.principal != f"{USER}*"
@@ -104,7 +106,7 @@ def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[st
             what = f"{acl.permission} {acl.principal!r} {', '.join(operations)} on the {acl.resource} {acl.name!r}"
             left_out_notes.append(f"an ACL that no KafkaUser has: {what}")
             continue
-        resource: Fields = {"type": RESOURCES[acl.resource]}
+        resource: ResourceFields = {"type": RESOURCES[acl.resource]}
         if acl.resource != "cluster":
             resource |= {"name": acl.name, "patternType": PATTERNS[acl.pattern]}
         rule = {"type": acl.permission, "resource": resource, "operations": operations, "host": acl.host}

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from minibroker.cli.handover.handover_shell import OPERATIONS, convert_to_pascal_case
-from minibroker.cli.handover.handover_state import State, Topic
+from minibroker.cli.handover.handover_state import HandoverState, HandoverTopic
 from minibroker.cli.security.acls_command import ListedAcl
 from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
 from minibroker.cli.security.users_command import ListedUser
@@ -59,7 +59,7 @@ QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"
 ENTITIES: Final = ("user", "client-id", "ip")
 
 
-def write_configuration(state: State) -> str:
+def write_configuration(state: HandoverState) -> str:
     """Return the configuration."""
     left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
@@ -72,7 +72,7 @@ def write_configuration(state: State) -> str:
     return head + (PASSWORDS if state.users else "") + "".join(blocks)
 
 
-def _write_topic(topic: Topic) -> str:
+def _write_topic(topic: HandoverTopic) -> str:
     fields = {
         "name": quote_text(topic.name),
         "partitions": str(topic.partitions),

@@ -11,19 +11,19 @@ import click
 
 from minibroker.cli.administration import connect_client, get_topic_configs
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.consume.consume_command import Ending, make_source, print_records
-from minibroker.cli.consume.consume_sources import Selection
+from minibroker.cli.consume.consume_command import ConsumeEnding, make_record_source, print_records
+from minibroker.cli.consume.consume_sources import ConsumeSelection
 from minibroker.cli.kafka_tools.tool_options import (
     check_known_properties,
     is_true_property,
     make_properties_option,
     make_server_options,
 )
-from minibroker.cli.places import Where, parse_offset_or_time, parse_topics
+from minibroker.cli.places import PartitionPlace, parse_offset_or_time, parse_topics
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.record_fetching import Found
+    from minibroker.client.record_fetching import FoundRecord
 
 PARTS: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
 PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "line.separator", "null.literal",
@@ -31,7 +31,7 @@ PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "lin
 LEVELS: Final = ("read_committed", "read_uncommitted")
 
 
-def parse_start_offset(text: str) -> Where:
+def parse_start_offset(text: str) -> PartitionPlace:
     """Parse an offset, `earliest` or `latest`. Raises click.BadParameter."""
     if not text.isdecimal() and text not in ("earliest", "latest"):
         raise click.BadParameter(f"{text!r} is not an offset, earliest or latest")
@@ -55,7 +55,7 @@ def kafka_console_consumer(
     topic: str | None,
     include: str | None,
     from_beginning: bool,
-    offset: Where | None,
+    offset: PartitionPlace | None,
     partition: int | None,
     group: str | None,
     max_messages: int | None,
@@ -76,12 +76,12 @@ def kafka_console_consumer(
     start = offset or parse_offset_or_time("earliest" if from_beginning else "latest")
     asked = [(name, indexes if partition is None else (partition,))]
     with connect_client(bootstrap) as client:
-        lines = _Lines(given, cache(lambda topic: _find_timestamp_type(client, topic)))
+        lines = _DefaultFormatter(given, cache(lambda topic: _find_timestamp_type(client, topic)))
         try:
-            selection = Selection(asked, (start,), (), None, True, isolation_level == LEVELS[0])
-            source = make_source(client, group, selection)
+            selection = ConsumeSelection(asked, (start,), (), None, True, isolation_level == LEVELS[0])
+            source = make_record_source(client, group, selection)
             timeout_s = None if timeout_ms is None else timeout_ms / 1000
-            print_records(source, lines, Ending(source, follow=True, count=max_messages, timeout_s=timeout_s))
+            print_records(source, lines, ConsumeEnding(source, follow=True, count=max_messages, timeout_s=timeout_s))
         finally:
             click.echo(f"Processed a total of {lines.printed} messages", err=True)
 
@@ -91,7 +91,7 @@ def _find_timestamp_type(client: Client, topic: str) -> bytes:
     return str(configs["message.timestamp.type"]).encode()
 
 
-class _Lines:
+class _DefaultFormatter:
     """Kafka's default formatter, with its properties; `printed` counts the records."""
 
     def __init__(self, properties: dict[str, str], kind_of: Callable[[str], bytes]) -> None:
@@ -104,32 +104,32 @@ class _Lines:
         self._null = os.fsencode(properties.get("null.literal", "null"))
         self._headers = os.fsencode(properties.get("headers.separator", ","))
 
-    def __call__(self, found: Found) -> bytes:
+    def __call__(self, found: FoundRecord) -> bytes:
         self.printed += 1
         return self._separator.join(part(self, found) for part in self._parts) + self._end
 
-    def format_timestamp(self, found: Found) -> bytes:
+    def format_timestamp(self, found: FoundRecord) -> bytes:
         timestamp = found.record.timestamp
         return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(found.partition[0]), timestamp)
 
-    def format_partition(self, found: Found) -> bytes:
+    def format_partition(self, found: FoundRecord) -> bytes:
         return b"Partition:%d" % found.partition[1]
 
-    def format_offset(self, found: Found) -> bytes:
+    def format_offset(self, found: FoundRecord) -> bytes:
         return b"Offset:%d" % found.record.offset
 
-    def format_headers(self, found: Found) -> bytes:
+    def format_headers(self, found: FoundRecord) -> bytes:
         pairs = [b"%s:%s" % (name.encode(), self._format_bytes_or_null(value)) for name, value in found.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
-    def format_key(self, found: Found) -> bytes:
+    def format_key(self, found: FoundRecord) -> bytes:
         return self._format_bytes_or_null(found.record.key)
 
-    def format_value(self, found: Found) -> bytes:
+    def format_value(self, found: FoundRecord) -> bytes:
         return self._format_bytes_or_null(found.record.value)
 
     def _format_bytes_or_null(self, data: bytes | None) -> bytes:
         return self._null if data is None else bytes(data)
 
 
-_PARTS: Final = {part: getattr(_Lines, f"format_{part}") for part in PARTS}
+_PARTS: Final = {part: getattr(_DefaultFormatter, f"format_{part}") for part in PARTS}

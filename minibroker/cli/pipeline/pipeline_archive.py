@@ -59,9 +59,9 @@ UNCOMMITTED: Final = (
 @pipeline_shared.add_spark_options
 @make_json_option("Print a JSON object of what was written.")
 def archive(
-    source: pipeline_shared.Source,
+    source: pipeline_shared.LogToRead,
     out: str,
-    table_format: pipeline_shared.Format,
+    table_format: pipeline_shared.TableFormat,
     catalog: tuple[tuple[str, str], ...],
     decode: str | None,
     compact: bool,
@@ -70,7 +70,7 @@ def archive(
     batch_offsets: int,
     compression: str,
     options: tuple[tuple[str, str], ...],
-    engine: pipeline_shared.Engine,
+    engine: pipeline_shared.EngineName,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -136,7 +136,7 @@ def _select_topics(options: ReadOptions) -> set[str]:
     return names
 
 
-def _make_decoder(source: pipeline_shared.Source, registry: str | None) -> Any:
+def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> Any:
     """Return what decodes values, by the schemas of a registry, or of the log's own topic `_schemas`."""
     if registry is None:
         return None

@@ -17,7 +17,7 @@ from minibroker.cli.shared import OneLineGroup, print_help_if_alone
 JOBS: Final = ("archive", "replay", "verify", "rewrite", "package")
 
 
-class Jobs(OneLineGroup):
+class JobGroup(OneLineGroup):
     """Commands whose errors are one line, including Spark's."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -31,7 +31,9 @@ class Jobs(OneLineGroup):
 
 
 @click.group(
-    cls=Jobs, modules={name: f"minibroker.cli.pipeline.pipeline_{name}" for name in JOBS}, invoke_without_command=True
+    cls=JobGroup,
+    modules={name: f"minibroker.cli.pipeline.pipeline_{name}" for name in JOBS},
+    invoke_without_command=True,
 )
 @click.pass_context
 def pipeline(context: click.Context) -> None:

@@ -23,7 +23,7 @@ from minibroker.cli.connecting import (
     require_connection,
 )
 from minibroker.cli.pipeline import pipeline_shared
-from minibroker.cli.places import Where, parse_offset_or_time
+from minibroker.cli.places import PartitionPlace, parse_offset_or_time
 from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @make_json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
-    table_format: pipeline_shared.Format,
+    table_format: pipeline_shared.TableFormat,
     catalog: tuple[tuple[str, str], ...],
     servers: str | None,
     topics: tuple[str, ...],
     topic_map: tuple[tuple[str, str], ...],
-    start: Where | None,
-    end: Where | None,
+    start: PartitionPlace | None,
+    end: PartitionPlace | None,
     repartition: bool,
     partitions: int | None,
     configs: tuple[tuple[str, str], ...],
@@ -84,7 +84,7 @@ def replay(
     commit_records: int,
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
-    engine: pipeline_shared.Engine,
+    engine: pipeline_shared.EngineName,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -118,7 +118,7 @@ def replay(
         raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map)
-    part = Part(parse_edge(start), parse_edge(end))
+    part = Part(parse_start_or_end(start), parse_start_or_end(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or make_replay_id(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
@@ -130,7 +130,7 @@ def replay(
     with pipeline_shared.start_engine(locally, master, conf) as runs:
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
-    report = [_make_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
+    report = [_make_partition_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
@@ -138,7 +138,7 @@ def replay(
         print_table(HEAD, report)
 
 
-def parse_edge(where: Where | None) -> int | datetime | None:
+def parse_start_or_end(where: PartitionPlace | None) -> int | datetime | None:
     """Return an edge of what is replayed. Raises click.UsageError for what an archive does not know."""
     if where is None:
         return None
@@ -187,7 +187,7 @@ def _prepare_topics(
         return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
-def _make_row(task: ReplayTask, archived: ArchivedPartition, written: int, is_whole: bool) -> tuple[Any, ...]:
+def _make_partition_row(task: ReplayTask, archived: ArchivedPartition, written: int, is_whole: bool) -> tuple[Any, ...]:
     """Return a row of the report. Of a part, nobody has counted what was there already."""
     topic, partition = archived.partition
     already = archived.records - written if is_whole else None

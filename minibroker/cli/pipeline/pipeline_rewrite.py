@@ -45,7 +45,7 @@ def rewrite(
     level: int | None,
     batch_bytes: int | None,
     as_json: bool,
-    engine: pipeline_shared.Engine,
+    engine: pipeline_shared.EngineName,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
@@ -85,9 +85,9 @@ def rewrite(
 
 def print_report(report: RewriteReport) -> None:
     """Print the size of each topic, and remarks."""
-    rows = [_make_row(space) for space in report.topics]
+    rows = [_make_topic_row(space) for space in report.topics]
     if len(rows) > 1:
-        rows.append(_make_row(report.total))
+        rows.append(_make_topic_row(report.total))
     print_table(HEAD, rows)
     for space in report.topics:
         if space.lost_bytes:
@@ -98,7 +98,7 @@ def print_report(report: RewriteReport) -> None:
     click.echo(f"{report.target} is complete; {copied} copied to it")
 
 
-def _make_row(space: TopicSpace) -> tuple[object, ...]:
+def _make_topic_row(space: TopicSpace) -> tuple[object, ...]:
     ratio = "" if space.ratio is None else f"{space.ratio:.1%}"
     sizes = space.bytes_before, space.bytes_after
     return space.topic, space.partitions, space.segments, space.batches, space.records, *sizes, ratio

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_tables import ArchiveTable
     from minibroker.pipeline.options import ReadOptions
 
-Engine = Literal["auto", "local", "spark"]
-Format = Literal["parquet", "iceberg", "delta"]
+EngineName = Literal["auto", "local", "spark"]
+TableFormat = Literal["parquet", "iceberg", "delta"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka", "pyiceberg", "sqlalchemy", "deltalake")
@@ -64,14 +64,14 @@ LOCAL_RECORDS_MAX: Final = 8_000_000  # of a broker, which does not say how larg
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s)://.+")
 
 
-class Cannot(click.ClickException):
+class JobError(click.ClickException):
     """An error of a job, with status 2; status 1 is for the findings of a job."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogToRead:
     """The log that a command reads: a directory or a broker, and its topics (none for all)."""
 
     path: str | None
@@ -111,7 +111,7 @@ def add_source_options(command: Command) -> Callable[..., Any]:
             raise click.UsageError("--client and --command-config need --bootstrap-server")
         if servers is not None:
             require_connection(Bootstrap(servers, client, connect_timeout_s))
-        return command(*arguments, source=Source(path, servers, topics, client), **others)
+        return command(*arguments, source=LogToRead(path, servers, topics, client), **others)
 
     options = (
         make_path_option("The log directory to read, or its URL; not one that a broker is writing to.", urls=True),
@@ -136,11 +136,11 @@ def add_engine_option(command: Command) -> Command:
     )(command)
 
 
-def runs_locally(engine: Engine, *, size_bytes: int | None = None, records: int | None = None) -> bool:
+def runs_locally(engine: EngineName, *, size_bytes: int | None = None, records: int | None = None) -> bool:
     """Return whether a log of this size, or so many records of a broker, is read by this process. Say so on stderr."""
     if engine != "auto":
         return engine == "local"
-    if _is_given("master") or _is_given("conf"):
+    if _is_option_given("master") or _is_option_given("conf"):
         return False
     if size_bytes is not None:
         local, size = size_bytes < LOCAL_BYTES_MAX, format_bytes(size_bytes)
@@ -151,12 +151,12 @@ def runs_locally(engine: Engine, *, size_bytes: int | None = None, records: int 
     return local
 
 
-def _is_given(parameter: str) -> bool:
+def _is_option_given(parameter: str) -> bool:
     source = click.get_current_context().get_parameter_source(parameter)
     return source is not None and source.name != "DEFAULT"
 
 
-def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
+def reads_locally(source: LogToRead, options: ReadOptions, engine: EngineName) -> bool:
     """Return whether this process reads these topics. Nothing of Spark has started yet.
 
     Raises click.ClickException if there is nothing to read, and the errors of the log's source.
@@ -186,7 +186,7 @@ def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...]) 
         yield SparkEngine(spark)
 
 
-class Directory(click.Path):
+class DirectoryType(click.Path):
     """An existing directory, or, with `urls`, a URL of a file system of pyarrow's, such as s3://bucket/logs."""
 
     def __init__(self, *, urls: bool) -> None:
@@ -202,7 +202,7 @@ class Directory(click.Path):
 
 def make_path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
     """`--path`, an existing directory, as argument `path`; with `urls`, also that of another file system."""
-    return click.option("--path", metavar="DIR", type=Directory(urls=urls), required=required, help=help)
+    return click.option("--path", metavar="DIR", type=DirectoryType(urls=urls), required=required, help=help)
 
 
 def add_spark_options(command: Command) -> Command:
@@ -245,7 +245,7 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
         settings.setdefault("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
-        with _report_start():
+        with _report_start_of_spark():
             spark = session(master, log_level="off", **settings)
         try:
             yield spark
@@ -253,7 +253,7 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
             spark.stop()
 
 
-def _report_start() -> AbstractContextManager[object]:
+def _report_start_of_spark() -> AbstractContextManager[object]:
     """Report the start of the JVM on a terminal, as it takes seconds."""
     if not sys.stderr.isatty():
         return nullcontext()
@@ -281,7 +281,7 @@ def explain_error(error: Exception) -> Exception:
 
 def make_job_error(message: str) -> click.ClickException:
     """Return a job's error as one line, with status 2."""
-    return Cannot(join_lines(message))
+    return JobError(join_lines(message))
 
 
 def add_archive_options(help: str) -> Callable[[Command], Command]:
@@ -302,7 +302,7 @@ def add_archive_options(help: str) -> Callable[[Command], Command]:
 
 
 def locate_archive(
-    table_format: Format, where: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
+    table_format: TableFormat, where: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
 ) -> ArchiveTable:
     """Return the archive at a place, which need not exist. Raises click.UsageError."""
     if table_format == "parquet":

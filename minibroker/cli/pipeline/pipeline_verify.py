@@ -56,7 +56,7 @@ def verify(
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
     as_json: bool,
-    engine: pipeline_shared.Engine,
+    engine: pipeline_shared.EngineName,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> int:
@@ -92,7 +92,7 @@ def verify(
 
 
 def _collect_findings(
-    plan: DirectoryPlan, engine: pipeline_shared.Engine, master: str, conf: tuple[tuple[str, str], ...]
+    plan: DirectoryPlan, engine: pipeline_shared.EngineName, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
     from minibroker.pipeline.verifying.findings import sort_findings
@@ -156,10 +156,10 @@ def _group_findings(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]
     """Yield a row for each file and kind: its first finding, and how many more there are."""
     for _, group in groupby(findings, lambda finding: (finding.file, finding.kind)):
         first, *more = group
-        *cells, detail = _make_cells(first)
+        *cells, detail = _make_finding_cells(first)
         yield *cells, f"{detail} (and {len(more)} more of this kind)" if more else detail
 
 
-def _make_cells(finding: Finding) -> tuple[object, ...]:
+def _make_finding_cells(finding: Finding) -> tuple[object, ...]:
     offset, position = (None if number < 0 else number for number in (finding.offset, finding.position))
     return finding.file, offset, position, finding.kind, finding.severity, finding.detail

@@ -18,9 +18,9 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_client_options
 from minibroker.cli.produce.produce_input import (
     BadLine,
-    Common,
-    Item,
-    Items,
+    CommonFields,
+    InputRecord,
+    InputRecordPortions,
     LineFormat,
     iterate_lines,
     iterate_record_of_file,
@@ -34,8 +34,8 @@ from minibroker.cli.shared import (
     NamedCommand,
     describe_missing_partition,
     make_assignments_option,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_operation_error,
     suggest_file_commands,
 )
@@ -64,7 +64,7 @@ def parse_timestamp(text: str) -> int:
 
 
 @click.command(cls=NamedCommand)
-@click.argument("topic", required=False, shell_complete=make_completer("topics"))
+@click.argument("topic", required=False, shell_complete=make_names_completer("topics"))
 @click.option("--file", "sources", type=click.File("rb"), multiple=True,
               help="A file to read. Can be repeated.  [default: stdin]")  # fmt: skip
 @click.option("--input", "kind", type=click.Choice(INPUTS), default=LINES, show_default=True,
@@ -126,7 +126,7 @@ def produce(
     from minibroker.protocol.records.compression import Compression
     from minibroker.protocol.records.record import Header
 
-    common = Common(
+    common = CommonFields(
         _encode_key_argument(key),
         timestamp,
         tuple(Header(name, _encode_key_argument(value)) for name, value in headers),
@@ -135,7 +135,10 @@ def produce(
         _encode_key_argument(key_separator), _encode_key_argument(null_key), _encode_key_argument(null_value)
     )
     is_typed = not sources and sys.stdin.isatty()
-    report, codec = Report(topic, shows_progress=sys.stderr.isatty() and not is_typed), Compression[compression.upper()]
+    report, codec = (
+        Report(topic, shows_progress=sys.stderr.isatty() and not is_typed),
+        Compression[compression.upper()],
+    )
     options: dict[str, Any] = {"acks": ACKS[acks], "codec": codec, "timeout_ms": int(timeout_s * 1000)}
     with connect_client(bootstrap) as client:
         has_identity = idempotence or transactional_id is not None
@@ -148,7 +151,7 @@ def produce(
             with _run_in_transaction(identity, report):
                 _produce_records(
                     _iterate_input_records(sources, kind, form, common, is_typed),
-                    Outbox(get_writer_of_topic, topic, partition),
+                    TopicWriters(get_writer_of_topic, topic, partition),
                     report,
                 )
         finally:
@@ -194,15 +197,15 @@ def _encode_key_argument(text: str | None) -> bytes | None:
 
 
 def _iterate_input_records(
-    sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool
-) -> Items:
+    sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: CommonFields, is_typed: bool
+) -> InputRecordPortions:
     """Return the records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
     if is_typed:
         separator = form.key_separator
         key = "" if separator is None else f", as key{os.fsdecode(separator)}value"
         click.echo(f"{GREETINGS[kind]}{key}; Ctrl-D ends.", err=True)
 
-    def read_records_of_source(source: BinaryIO) -> Items:
+    def read_records_of_source(source: BinaryIO) -> InputRecordPortions:
         if kind == FILE:
             return iterate_record_of_file(source, common)
         lines = iterate_typed_lines() if is_typed and sys.stdout.isatty() else iterate_lines(source)
@@ -211,7 +214,7 @@ def _iterate_input_records(
     return iterate_sources(sources or (sys.stdin.buffer,), read_records_of_source)
 
 
-class Outbox:
+class TopicWriters:
     """The writers of topics. `topic` and `partition` are for all records; None: they say it themselves."""
 
     def __init__(self, writer_of: Callable[[str], Writer], topic: str | None, partition: int | None) -> None:
@@ -220,7 +223,7 @@ class Outbox:
         self._partition = partition
         self._writers: dict[str, Writer] = {} if topic is None else {topic: writer_of(topic)}
 
-    def add_record(self, item: Item) -> None:
+    def add_record(self, item: InputRecord) -> None:
         """Add a record. Raises `BadLine` if it says no topic, or a partition that does not exist."""
         topic = item.topic if self._topic is None else self._topic
         if topic is None:
@@ -246,7 +249,7 @@ class Outbox:
             writer.flush()
 
 
-def _produce_records(items: Items, outbox: Outbox, report: Report) -> None:
+def _produce_records(items: InputRecordPortions, outbox: TopicWriters, report: Report) -> None:
     """Write all records, those before a wrong line too; stop if the broker does not take records any more."""
     try:
         for some in items:

@@ -39,7 +39,7 @@ class BadLine(click.ClickException):
     exit_code = 2
 
 
-class Common(NamedTuple):
+class CommonFields(NamedTuple):
     """What records get that do not say it themselves; headers are added to their own."""
 
     key: bytes | None
@@ -55,7 +55,7 @@ class LineFormat(NamedTuple):
     null_value: bytes | None
 
 
-class Item(NamedTuple):
+class InputRecord(NamedTuple):
     """A record to write; topic and partition are None if the record does not say them. `place` is for messages."""
 
     record: Record
@@ -64,14 +64,14 @@ class Item(NamedTuple):
     partition: int | None = None
 
 
-Lines = Iterator[list[bytes]]  # those that were read at once
-Items = Iterator[list[Item]]
+LinePortions = Iterator[list[bytes]]  # those that were read at once
+InputRecordPortions = Iterator[list[InputRecord]]
 
 
 # --- lines ------------------------------------------------------------------------------------------------
 
 
-def iterate_lines(source: BinaryIO) -> Lines:
+def iterate_lines(source: BinaryIO) -> LinePortions:
     """Yield lines without line endings, as many as there are to read at once; the last may have no line ending.
 
     Raises `BadLine` for a line that is too long to be a record.
@@ -88,7 +88,7 @@ def iterate_lines(source: BinaryIO) -> Lines:
         yield [rest]
 
 
-def iterate_typed_lines() -> Lines:
+def iterate_typed_lines() -> LinePortions:
     """Yield lines that a person types, with a prompt, until Ctrl-D. Line editing is that of Python's prompt."""
     with suppress(ImportError):  # on Windows
         import readline  # noqa: F401 - `input` uses it
@@ -100,7 +100,7 @@ def iterate_typed_lines() -> Lines:
             return
 
 
-def iterate_records_of_lines(lines: Lines, form: LineFormat, common: Common) -> Items:
+def iterate_records_of_lines(lines: LinePortions, form: LineFormat, common: CommonFields) -> InputRecordPortions:
     """Yield a record for each line."""
     from minibroker.protocol.records.record import Record
 
@@ -110,7 +110,7 @@ def iterate_records_of_lines(lines: Lines, form: LineFormat, common: Common) -> 
         for line in some:
             key, value = split_key_and_value(line, form)
             key = common.key if key is None else key
-            items.append(Item(Record(-1, now_ms, key, value, common.headers), ""))
+            items.append(InputRecord(Record(-1, now_ms, key, value, common.headers), ""))
         yield items
 
 
@@ -124,7 +124,7 @@ def split_key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, by
     return key, None if value == form.null_value else value
 
 
-def iterate_record_of_file(source: BinaryIO, common: Common) -> Items:
+def iterate_record_of_file(source: BinaryIO, common: CommonFields) -> InputRecordPortions:
     """Yield one record with all that is read. Raises `BadLine` if that is too long for a record."""
     from minibroker.protocol.records.record import Record
 
@@ -132,7 +132,7 @@ def iterate_record_of_file(source: BinaryIO, common: Common) -> Items:
     if len(data) > LINE_MAX_BYTES:
         raise BadLine(f"{_get_source_name(source)} is longer than {LINE_MAX_BYTES} bytes")
     timestamp_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
-    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _get_source_name(source))]
+    yield [InputRecord(Record(-1, timestamp_ms, common.key, data, common.headers), _get_source_name(source))]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -158,14 +158,14 @@ class DumpLines:
         return self._place | {name: value for name, value in document.items() if name not in OF_DUMP | has_none}
 
 
-def iterate_records_of_json(lines: Lines, common: Common) -> Items:
+def iterate_records_of_json(lines: LinePortions, common: CommonFields) -> InputRecordPortions:
     """Yield a record for each line of JSON, as `consume --json` prints it, or `dump --json`.
 
     Empty lines are passed over. Raises `BadLine`, after the records before that line.
     """
     number, dumped = 0, DumpLines()
     for some in lines:
-        items: list[Item] = []
+        items: list[InputRecord] = []
         now_ms = _get_now_ms()
         try:
             for line in some:
@@ -196,7 +196,7 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     return document
 
 
-def _make_record_of_json(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
+def _make_record_of_json(document: dict[str, Any], place: str, common: CommonFields, now_ms: int) -> InputRecord:
     """Return the record of an object. Raises ValueError."""
     from minibroker.protocol.records.record import Record
 
@@ -211,7 +211,9 @@ def _make_record_of_json(document: dict[str, Any], place: str, common: Common, n
         _get_key_or_value(document, "value"),
         (*_parse_headers(document.get("headers")), *common.headers),
     )
-    return Item(record, place, _get_field(document, "topic", str), _get_number(document, "partition", PARTITION_MAX))
+    return InputRecord(
+        record, place, _get_field(document, "topic", str), _get_number(document, "partition", PARTITION_MAX)
+    )
 
 
 def _get_key_or_value(document: dict[str, Any], name: str) -> bytes | None:
@@ -251,7 +253,7 @@ def _parse_headers(given: Any) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _get_timestamp(document: dict[str, Any], common: Common, now_ms: int) -> int:
+def _get_timestamp(document: dict[str, Any], common: CommonFields, now_ms: int) -> int:
     """Return the timestamp in ms: a number, or a time as people write it; without one, that of all records, or now."""
     given = document.get("timestamp")
     if isinstance(given, str):
@@ -290,7 +292,9 @@ def _get_source_name(source: BinaryIO) -> str:
     return str(getattr(source, "name", "<stdin>"))
 
 
-def iterate_sources(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Items]) -> Items:
+def iterate_sources(
+    sources: Iterable[BinaryIO], read: Callable[[BinaryIO], InputRecordPortions]
+) -> InputRecordPortions:
     """Yield the records of one source after the other; a message about a line names the file if there are several."""
     all_sources = list(sources)
     for source in all_sources:

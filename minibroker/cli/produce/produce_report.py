@@ -12,7 +12,7 @@ from minibroker.cli.shared import make_operation_error
 from minibroker.quantities import format_count
 
 if TYPE_CHECKING:
-    from minibroker.client.record_producing import Outcome
+    from minibroker.client.record_producing import ProduceOutcome
 
 PROGRESS_S: Final = 1.0
 TRANSACTION_ENDS: Final = {
@@ -23,7 +23,7 @@ TRANSACTION_ENDS: Final = {
 CLEAR_LINE: Final = "\r\x1b[K"
 
 
-class Written(NamedTuple):
+class WrittenPartition(NamedTuple):
     """The records of one partition that the broker acknowledged; offsets are None with acks 0."""
 
     partition: int
@@ -37,12 +37,12 @@ class TopicReport:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.written: dict[int, Written] = {}
+        self.written: dict[int, WrittenPartition] = {}
         self.failed = 0
         self.first_failure = ""
         self.gave_up = False
 
-    def count_outcome(self, outcome: Outcome) -> None:
+    def count_outcome(self, outcome: ProduceOutcome) -> None:
         """Count a batch."""
         partition, records, first, error, gave_up = outcome
         if error is not None:
@@ -51,7 +51,7 @@ class TopicReport:
             self.gave_up = self.gave_up or gave_up
             return
         last = None if first is None else first + records - 1
-        before = self.written.get(partition, Written(partition, 0, first, last))
+        before = self.written.get(partition, WrittenPartition(partition, 0, first, last))
         self.written[partition] = before._replace(records=before.records + records, last_offset=last)
 
     @property
@@ -59,7 +59,7 @@ class TopicReport:
         """The number of records that were written."""
         return sum(row.records for row in self.written.values())
 
-    def list_rows(self) -> list[Written]:
+    def list_rows(self) -> list[WrittenPartition]:
         """Return what was written, by partition."""
         return [row for _, row in sorted(self.written.items())]
 
@@ -133,7 +133,7 @@ class Report:
             raise make_operation_error(f"{format_count(failed, 'record')} not written: {reasons[0]}{stopped}")
 
 
-def _format_offset_range(row: Written) -> str:
+def _format_offset_range(row: WrittenPartition) -> str:
     if row.first_offset is None:
         return f", partition {row.partition}"
     if row.first_offset == row.last_offset:

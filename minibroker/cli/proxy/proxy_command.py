@@ -10,8 +10,8 @@ import click
 
 from minibroker.cli import variables
 from minibroker.cli.connecting import add_client_setting_options, parse_servers
-from minibroker.cli.log_format import FORMATS, log_to_stderr
-from minibroker.cli.shared import is_on_the_command_line, make_assignments_option, make_completer, print_table
+from minibroker.cli.log_format import FORMATS, start_logging_to_stderr
+from minibroker.cli.shared import is_on_the_command_line, make_assignments_option, make_names_completer, print_table
 
 if TYPE_CHECKING:
     from minibroker.proxy.proxy import Proxy
@@ -34,7 +34,7 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--advertised-host", metavar="HOST", help="The host that clients get, if it is not that of --listen.")
 @make_assignments_option(
     "--set", "listener", "A broker's setting that begins with ssl.; with one, clients must use TLS.",
-    make_completer("broker_settings"),
+    make_names_completer("broker_settings"),
 )  # fmt: skip
 @add_client_setting_options
 @click.option("--faults", type=click.Path(dir_okay=False, path_type=Path), help="Load faults from this YAML file.")
@@ -91,11 +91,11 @@ def proxy(
     from minibroker.broker.lifecycle import StartError
     from minibroker.client.client_errors import SettingError
     from minibroker.proxy.proxy import Proxy
-    from minibroker.proxy.serving import Wishes, run_proxy
+    from minibroker.proxy.serving import ProxyOptions, run_proxy
     from minibroker.testing.control.control_server import parse_address
     from minibroker.testing.seen.journal import make_exchange_filter
 
-    log_to_stderr(log_level, log_format)
+    start_logging_to_stderr(log_level, log_format)
     given = {name: value for name, value in which.items() if value is not None}
     if quiet and given:
         raise click.UsageError(f"--quiet prints no requests, so there is nothing for --{min(given).replace('_', '-')}")
@@ -114,7 +114,7 @@ def proxy(
             LOG.warning("other machines reach the proxy without authentication, and the cluster with its login")
         page = None if explorer is None else parse_address(explorer, None, "--explorer")
         steered = None if control is None else parse_address(control, control_token)
-        run_proxy(made, Wishes(click.echo, shows, faults, save, pcap, page, steered, control_token))
+        run_proxy(made, ProxyOptions(click.echo, shows, faults, save, pcap, page, steered, control_token))
     except (SettingsError, StartError, SettingError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     _print_statistics(made)

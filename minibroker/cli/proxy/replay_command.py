@@ -76,10 +76,10 @@ def replay(
 
 async def _replay_exchanges(settings: ClientSettings, exchanges: list[Exchange]) -> bool:
     """Replay the exchanges, and print what differs. Return whether nothing does."""
-    from minibroker.proxy.replaying import Replay
+    from minibroker.proxy.replaying import ExchangeReplay
 
     sent = different = skipped = 0
-    async for each in Replay(settings).replay_exchanges(exchanges):
+    async for each in ExchangeReplay(settings).replay_exchanges(exchanges):
         skipped += each.is_skipped
         sent += not each.is_skipped
         lines = [each.problem] if each.problem else each.differences

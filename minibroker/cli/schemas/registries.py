@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli import variables
-from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, Unreachable
+from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, ServerUnreachable
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
             try:
                 return command(registry=client, **rest)
             except RequestFailed as error:
-                raise (make_operation_error(str(error)) if error.code else Unreachable(str(error))) from None
+                raise (make_operation_error(str(error)) if error.code else ServerUnreachable(str(error))) from None
 
         return with_client
 

@@ -21,7 +21,7 @@ from minibroker.registry.registry_client import RegistryClient, RequestFailed
 TYPES: Final = {"json": "JSON", "proto": "PROTOBUF", "avsc": "AVRO"}  # by suffix
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 NAMES: Final = ("subject", "version", "id", "type")
-Referred = tuple[str, str, int]
+ReferredSchema = tuple[str, str, int]
 
 
 @click.group(cls=WholeHelpGroup, invoke_without_command=True)
@@ -36,7 +36,7 @@ def schemas(context: click.Context) -> None:
     print_help_if_alone(context)
 
 
-def _parse_reference(text: str) -> Referred:
+def _parse_reference(text: str) -> ReferredSchema:
     """Parse NAME=SUBJECT:VERSION. Raises click.BadParameter."""
     name, equals, place = text.partition("=")
     subject, colon, version = place.rpartition(":")
@@ -54,7 +54,7 @@ def _add_schema_options(command: Any) -> Any:
     return click.argument("subject")(command)
 
 
-def _make_request_body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> dict[str, Any]:
+def _make_request_body(file: BinaryIO, kind: str | None, references: Sequence[ReferredSchema]) -> dict[str, Any]:
     """Return the request for a schema in a file. Raises click.ClickException for a file that is no text."""
     name = str(getattr(file, "name", "-"))
     try:
@@ -119,7 +119,7 @@ def _indent_json(text: str) -> str:
 @click.option("--normalize", is_flag=True, help="Store the schema without differences that have no meaning.")
 @make_registry_options()
 def register(
-    subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], normalize: bool,
+    subject: str, file: BinaryIO, kind: str | None, references: tuple[ReferredSchema, ...], normalize: bool,
     registry: RegistryClient,
 ) -> None:  # fmt: skip
     """Register the schema in a file, or on standard input (-), and print its id.
@@ -138,7 +138,7 @@ def register(
 @click.option("--version", help="Compare with this version.  [default: those that the subject's level names]")
 @make_registry_options()
 def check(
-    subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], version: str | None,
+    subject: str, file: BinaryIO, kind: str | None, references: tuple[ReferredSchema, ...], version: str | None,
     registry: RegistryClient,
 ) -> None:  # fmt: skip
     """Check whether a schema is compatible with its subject; status 1 and the reasons if it is not.
@@ -172,12 +172,12 @@ def delete(subject: str, version: str | None, permanent: bool, registry: Registr
     """
     path = ("subjects", subject) if version is None else ("subjects", subject, "versions", version)
     if permanent:
-        _delete_softly(registry, path)
+        _delete_softly_unless_deleted(registry, path)
     found = registry.send_request("DELETE", *path, query={"permanent": str(permanent).lower()})
     click.echo(" ".join(map(str, found if isinstance(found, list) else [found])))
 
 
-def _delete_softly(registry: RegistryClient, path: tuple[str, ...]) -> None:
+def _delete_softly_unless_deleted(registry: RegistryClient, path: tuple[str, ...]) -> None:
     """Delete what is not deleted yet, as a registry wants it before a permanent deletion."""
     try:
         registry.send_request("DELETE", *path)

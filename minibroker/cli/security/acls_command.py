@@ -14,8 +14,8 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_operation_error,
     print_help_if_alone,
     print_table,
@@ -57,8 +57,8 @@ def _add_acl_options(command: Command) -> Command:
     options: list[Callable[[Command], Command]] = [
         click.argument("user"),
         click.argument("operation", type=click.Choice(list(OPERATIONS))),
-        click.option("--topic", help="The topic; * for all.", shell_complete=make_completer("topics")),
-        click.option("--group", help="The group.", shell_complete=make_completer("groups")),
+        click.option("--topic", help="The topic; * for all.", shell_complete=make_names_completer("topics")),
+        click.option("--group", help="The group.", shell_complete=make_names_completer("groups")),
         click.option("--transactional-id", help="The transactional id."),
         click.option("--cluster", is_flag=True, help="The cluster itself."),
         click.option("--delegation-token", help="The delegation token, by its id."),

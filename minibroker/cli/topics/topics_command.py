@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import (
-    check_configs,
+    check_config_names_exist,
     connect_client,
-    delete_each,
+    delete_each_by_name,
     get_all_topics,
     get_existing_topic,
     get_topic_configs,
@@ -22,8 +22,8 @@ from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
     make_assignments_option,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_not_found_error,
     make_operation_error,
     print_help_if_alone,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DEFAULTS_VERSION: Final = 4  # of CreateTopics: the first in which the broker chooses the numbers (KIP-464)
 
 
-class Partition(NamedTuple):
+class PartitionRow(NamedTuple):
     """A partition as `describe` shows it; offsets are None without a leader."""
 
     partition: int
@@ -92,7 +92,7 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     "--partitions", type=click.IntRange(1), help="The number of partitions.  [default: the broker's num.partitions]"
 )
 @click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@make_assignments_option("--config", "configs", "A topic config.", make_completer("topic_settings"))
+@make_assignments_option("--config", "configs", "A topic config.", make_names_completer("topic_settings"))
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def create(
@@ -131,12 +131,12 @@ def create(
                     "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
                 ) from None
             raise
-        check_configs(answer, f"cannot create {name}", (key for key, _ in configs))
+        check_config_names_exist(answer, f"cannot create {name}", (key for key, _ in configs))
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 
 @topics.command()
-@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
+@click.argument("name", metavar="TOPIC", shell_complete=make_names_completer("topics"))
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
@@ -155,7 +155,7 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
         rows = [row._asdict() for row in partitions]
         click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
         return
-    print_table(list(Partition._fields), [list(row) for row in partitions])
+    print_table(list(PartitionRow._fields), [list(row) for row in partitions])
     if configs is None:
         click.echo("minibroker: configs are not shown, as brokers before 1.1 do not tell them", err=True)
     elif configs:
@@ -163,7 +163,7 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=make_completer("topics"))
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=make_names_completer("topics"))
 @add_connection_options
 @make_json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
@@ -174,7 +174,7 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker topics delete orders payments
     """
     with connect_client(bootstrap) as client:
-        delete_each(names, lambda name: _delete_topic(client, name), as_json)
+        delete_each_by_name(names, lambda name: _delete_topic(client, name), as_json)
 
 
 def _delete_topic(client: Client, name: str) -> None:
@@ -196,13 +196,13 @@ def _get_replication_factor(topic: Any) -> int:
     return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
 
-def _describe_partitions(client: Client, topic: Any) -> list[Partition]:
+def _describe_partitions(client: Client, topic: Any) -> list[PartitionRow]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
     earliest, latest = (list_offsets(client, dict.fromkeys(led, where)) for where in (EARLIEST, LATEST))
     return [
-        Partition(
+        PartitionRow(
             each.partition_index,
             each.leader_id,
             each.replica_nodes,

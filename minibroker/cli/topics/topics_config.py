@@ -9,8 +9,8 @@ import click
 
 from minibroker.cli.administration import (
     TOPIC_RESOURCE,
-    Config,
-    check_configs,
+    ConfigRow,
+    check_config_names_exist,
     connect_client,
     get_existing_topic,
     get_topic_configs,
@@ -20,8 +20,8 @@ from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     NamedCommand,
     make_assignments_option,
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_operation_error,
     print_table,
 )
@@ -34,15 +34,15 @@ SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 
 
 @click.command(cls=NamedCommand)
-@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
-@make_assignments_option("--set", "assignments", "A config to set.", make_completer("topic_settings"))
+@click.argument("name", metavar="TOPIC", shell_complete=make_names_completer("topics"))
+@make_assignments_option("--set", "assignments", "A config to set.", make_names_completer("topic_settings"))
 @click.option(
     "--delete",
     "deleted",
     metavar="NAME",
     multiple=True,
     help="A config to reset to its default. Can be repeated.",
-    shell_complete=make_completer("topic_settings"),
+    shell_complete=make_names_completer("topic_settings"),
 )
 @add_connection_options
 @make_json_option("Print a JSON array, or what was changed as a JSON object.")
@@ -103,7 +103,7 @@ def _check_no_config_is_given_twice(assigned: list[str], deleted: tuple[str, ...
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _make_config_row(entry: Any) -> Config:
+def _make_config_row(entry: Any) -> ConfigRow:
     row = make_config_row(entry)
     return row if row.default is not None else row._replace(default=_get_documented_default(entry.name))
 
@@ -115,11 +115,11 @@ def _get_documented_default(name: str) -> str | None:
     return next((entry.value for entry in Settings({}).describe_topic_configs({}) if entry.name == name), None)
 
 
-def _show_configs(rows: list[Config], as_json: bool) -> None:
+def _show_configs(rows: list[ConfigRow], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows]))
     else:
-        print_table(Config._fields[:-1], [row[:-1] for row in rows])
+        print_table(ConfigRow._fields[:-1], [row[:-1] for row in rows])
 
 
 def _change_configs(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
@@ -132,11 +132,11 @@ def _change_configs(client: Client, name: str, changed: dict[str, str], deleted:
     resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller()).responses
-    check_configs(answer, f"cannot change the configs of {name}", changed)
+    check_config_names_exist(answer, f"cannot change the configs of {name}", changed)
 
 
 @click.command(cls=NamedCommand)
-@click.argument("name", metavar="TOPIC", shell_complete=make_completer("topics"))
+@click.argument("name", metavar="TOPIC", shell_complete=make_names_completer("topics"))
 @click.option(
     "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions, larger than now."
 )

@@ -15,8 +15,8 @@ import click
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
-    make_completer,
     make_json_option,
+    make_names_completer,
     make_not_found_error,
     make_operation_error,
     print_rows,
@@ -43,7 +43,7 @@ class OpenTransaction(NamedTuple):
 
 
 @click.command("find-hanging")
-@click.option("--topic", help="Only the partitions of this topic.", shell_complete=make_completer("topics"))
+@click.option("--topic", help="Only the partitions of this topic.", shell_complete=make_names_completer("topics"))
 @click.option(
     "--max-transaction-timeout",
     "minutes",
@@ -74,7 +74,7 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
 
 
 @click.command()
-@click.option("--topic", required=True, help="The topic.", shell_complete=make_completer("topics"))
+@click.option("--topic", required=True, help="The topic.", shell_complete=make_names_completer("topics"))
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
 @add_connection_options

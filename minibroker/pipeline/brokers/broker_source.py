@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from minibroker.client.client_errors import ClientError
-from minibroker.client.connection_settings import Settings
+from minibroker.client.connection_settings import RemainingSettings
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client, make_client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
@@ -36,7 +36,7 @@ class BrokerSource:
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._selection = selection
-        self._settings = Settings(settings or {})
+        self._settings = RemainingSettings(settings or {})
         self._read_committed = read_committed
         self._fetch_settings = FetchSettings.pop_from_settings(self._settings)
         make_client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings

@@ -8,7 +8,7 @@ from typing import Final
 
 from minibroker.client import blocking
 from minibroker.client.client_errors import ClientError, SettingError
-from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Settings
+from minibroker.client.connection_settings import INT32_MAX, ClientSettings, RemainingSettings
 from minibroker.pipeline.java import read_store_as_pem
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
 
 def make_client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
     """Return the settings of a client. Raises `OptionError` if one is invalid."""
-    rest = Settings(settings, known=FIXED)
+    rest = RemainingSettings(settings, known=FIXED)
     for name in sorted(rest.keys() & REFUSED.keys()):
         raise OptionError(f"kafka.{name} cannot be set: {REFUSED[name]}")
     for name in sorted(rest.keys() & FIXED.keys()):

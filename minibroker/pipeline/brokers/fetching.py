@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from minibroker.client.client_errors import ClientError, Reaction
-from minibroker.client.cluster_client import Sent
+from minibroker.client.client_errors import ClientError, ErrorReaction
+from minibroker.client.cluster_client import SentRequest
 from minibroker.client.connection_settings import pop_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client, translate_errors
@@ -79,7 +79,7 @@ class Fetcher:
         self._fail_on_data_loss = fail_on_data_loss
         self._bytes_per_offset = 0.0
         self._fetch_bytes = min(FIRST_FETCH_BYTES, settings.partition_bytes)
-        self._ahead: Sent | None = None
+        self._ahead: SentRequest | None = None
         self._nothing_since: float | None = None
 
     def __iter__(self) -> Iterator[FetchedBatches]:
@@ -121,7 +121,7 @@ class Fetcher:
 
     # Answers
 
-    def _send_fetch(self) -> Sent:
+    def _send_fetch(self) -> SentRequest:
         node_id, epoch = self._client.leader(self._partition)
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=self._partition.partition,
@@ -161,7 +161,7 @@ class Fetcher:
         partition = answer.responses[0].partitions[0]
         self._client.check(partition.error_code, what, sent.node)
         if not partition.records and answer.throttle_time_ms:
-            raise ClientError(f"{self._format_place()}: {what}: throttled", Reaction.RETRY)
+            raise ClientError(f"{self._format_place()}: {what}: throttled", ErrorReaction.RETRY)
         return partition
 
     # Missing offsets

@@ -16,7 +16,7 @@ from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.control import decode_control_message
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.protocol.records.metadata_values import UnknownMetadata, read_metadata_frame
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
 from minibroker.storage.names import LOG_SUFFIX
@@ -167,7 +167,7 @@ def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:
             metadata.is_torn = False
             try:
-                for record in iterate_records(view, position):
+                for record in iterate_records_of_batch(view, position):
                     yield record, found.header.is_control
             except KafkaError:
                 metadata.unreadable += 1

@@ -31,7 +31,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     parse_offset_checkpoint,
 )
 from minibroker.storage.files import File
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.storage.names import CLEAN_SHUTDOWN, INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
@@ -109,7 +109,7 @@ class LogTransactions:
             place = self._place
             self._begun.clear()
             for step in iterate_headers_or_damage(opened.file, place.position, size_bytes, place.next_offset):
-                if isinstance(step, Damage):
+                if isinstance(step, DamagedBytes):
                     if self._states.open_transactions:  # the damage may contain a marker
                         self._end_as_if_aborted(
                             f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1

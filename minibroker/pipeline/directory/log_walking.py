@@ -24,7 +24,7 @@ from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedO
 from minibroker.storage.batch_scanning import is_blank, iterate_headers
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import make_walker
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 BLOCK_BYTES: Final = 4 << 20
@@ -120,7 +120,7 @@ def read_exactly(file: File, position: int, size: int) -> bytes:
 
 def iterate_headers_or_damage(
     file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
-) -> Iterator[HeaderAtPosition | Damage]:
+) -> Iterator[HeaderAtPosition | DamagedBytes]:
     """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
 
     `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
@@ -146,11 +146,11 @@ def iterate_sound_headers(
 ) -> Iterator[HeaderAtPosition]:
     """Walk as `iterate_headers_or_damage` does, without the damage."""
     for step in iterate_headers_or_damage(file, position, end, next_offset, blank_ends=blank_ends):
-        if not isinstance(step, Damage):
+        if not isinstance(step, DamagedBytes):
             yield step
 
 
-def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
+def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> DamagedBytes:
     """Return the damage that begins at `position`: its reason, and its size up to the next sound batch or `end`.
 
     A sound batch with an offset below `least_offset` counts as damage. `next_offset` is the offset that should come
@@ -159,5 +159,5 @@ def _describe_damage_at(file: File, position: int, end: int, next_offset: int, l
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
     step = make_walker(file, end, next_offset=least_offset, limit=limit).read_batch_or_damage_at(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
-        return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
-    return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)
+        return DamagedBytes(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
+    return DamagedBytes(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

@@ -18,7 +18,7 @@ from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
-from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
+from minibroker.storage.compaction.batch_reading import StoredBatch, UncleanableLog, iterate_stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
@@ -121,7 +121,7 @@ class SegmentRewriter:
                 for batch in iterate_stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
                     yield batch
                     position += len(batch.data)
-            except Uncleanable as error:
+            except UncleanableLog as error:
                 if not (self._task.is_torn and isinstance(error.__cause__, CorruptBatch)):
                     raise RewriteError(str(error)) from error
                 self._lost_bytes = size_bytes - position

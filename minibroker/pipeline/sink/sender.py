@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from minibroker.client.client_errors import ClientError, get_error_name, is_retriable_code
-from minibroker.client.cluster_client import Sent
+from minibroker.client.cluster_client import SentRequest
 from minibroker.client.producer_identity import PRODUCE_VERSION
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.batch_settings import EncodeError
@@ -149,7 +149,7 @@ class ProduceSender:
             self._renew_producer_id_if_lost(failed)
             self._wait_to_retry(again)
 
-    def _send_first_batches(self, waiting: WaitingBatches) -> list[tuple[list[OutgoingBatch], Sent]]:
+    def _send_first_batches(self, waiting: WaitingBatches) -> list[tuple[list[OutgoingBatch], SentRequest]]:
         """Send requests to all leaders, each with one batch for each partition."""
         if self._before is not None:
             self._before(waiting)
@@ -187,7 +187,7 @@ class ProduceSender:
             topic_data=[_TOPIC_DATA(name=name, partition_data=data) for name, data in topics.items()],
         )
 
-    def _read_answers(self, batches: list[OutgoingBatch], sent: Sent) -> list[tuple[OutgoingBatch, int, Any]]:
+    def _read_answers(self, batches: list[OutgoingBatch], sent: SentRequest) -> list[tuple[OutgoingBatch, int, Any]]:
         """Return each batch's error code, with the partition's answer or else the reason."""
         try:
             answer = self._client.wait(sent)

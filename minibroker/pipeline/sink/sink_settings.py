@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from minibroker.client.connection_settings import Settings
+from minibroker.client.connection_settings import RemainingSettings
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.option_values import (
@@ -117,7 +117,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         write_id=own.get_text("writeId"),
         keep_timestamps=own.get_switch("keepTimestamps", True),
         **_get_producer_settings(producer),  # type: ignore[arg-type]
-        client=Settings({**producer.get_remaining_options(), **_get_timeout_settings(kafka)}, producer.known),
+        client=RemainingSettings({**producer.get_remaining_options(), **_get_timeout_settings(kafka)}, producer.known),
         ignored=tuple(ignored),
     )
     _refuse_unknown_options(set(own.get_remaining_options()) - _OF_SPARK)

@@ -18,7 +18,7 @@ from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Checksums, it
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
-from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
+from minibroker.protocol.records.walking import BatchProblem, FoundBatch, PassedOver
 from minibroker.storage.inspection.file_walking import make_walker
 
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
@@ -131,11 +131,11 @@ class LogFileReader:
         head = self._file.read(position, min(LOG_OVERHEAD_BYTES, self._size - position))
         offset, length = _OFFSET_AND_LENGTH.unpack(head.ljust(LOG_OVERHEAD_BYTES, b"\0"))
         size = length + LOG_OVERHEAD_BYTES
-        if damage.wrong is Wrong.MAGIC:
+        if damage.wrong is BatchProblem.MAGIC:
             kind = "magic"
-        elif damage.wrong is Wrong.CHECKSUM and size == damage.size_bytes:
+        elif damage.wrong is BatchProblem.CHECKSUM and size == damage.size_bytes:
             kind = "crc"
-        elif is_end and (damage.wrong is Wrong.HEADER or size > damage.size_bytes):
+        elif is_end and (damage.wrong is BatchProblem.HEADER or size > damage.size_bytes):
             kind = "torn-tail"
         else:
             kind = "length"

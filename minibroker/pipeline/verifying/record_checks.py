@@ -34,7 +34,7 @@ from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages
-from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.record import MalformedRecord, Record, read_record
 from minibroker.protocol.records.restarting import restore_attributes_of_payload
 from minibroker.protocol.records.varints import Bytes, MalformedVarint
 
@@ -88,7 +88,7 @@ def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
             raise UnreadableRecords("record-count", detail)
         try:
             record, position = read_record(payload, position, header, None)
-        except (MalformedVarint, Malformed) as error:
+        except (MalformedVarint, MalformedRecord) as error:
             raise UnreadableRecords("record", f"record {place}: {error}") from error
         yield record
     if position != len(payload):

@@ -10,7 +10,7 @@ from zlib import crc32
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.internal_records import ExplainRecord
 from minibroker.protocol.explaining.meanings import format_timestamp
-from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES, Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES, ExplainedPart, PartCursor, UnreadablePart
 from minibroker.protocol.record_fields import BY_PLACE
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -63,7 +63,7 @@ _FLAGS = (
 )
 
 
-def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
+def explain_batches(cursor: PartCursor, explain_record: ExplainRecord) -> None:
     """Explain all batches up to the cursor's end. The last one may be incomplete, as answers and files are.
 
     `explain_record` explains keys and values.
@@ -71,7 +71,7 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
     index = 0
     while cursor.left_bytes:
         if cursor.left_bytes <= MAGIC_POSITION:
-            raise Unreadable(f"{cursor.left_bytes} bytes are too few for a batch")
+            raise UnreadablePart(f"{cursor.left_bytes} bytes are too few for a batch")
         if cursor.data[cursor.position + MAGIC_POSITION] < MAGIC:
             _explain_message(cursor, f"message [{index}]", explain_record)
         else:
@@ -80,7 +80,7 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
 
 
 @contextmanager
-def _add_described_part(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
+def _add_described_part(cursor: PartCursor, name: str, type_: str) -> Iterator[ExplainedPart]:
     """Add a part whose own parts say what they are for."""
     with cursor.add_part(name, type_) as whole:
         try:
@@ -94,13 +94,13 @@ def _add_described_part(cursor: Cursor, name: str, type_: str) -> Iterator[Part]
 # --- format 2 ---
 
 
-def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+def _explain_batch(cursor: PartCursor, name: str, explain_record: ExplainRecord) -> None:
     start = cursor.position
     with _add_described_part(cursor, name, "RecordBatch") as batch:
         fields = {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[:2]}
         length = fields["batch_length"].value
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            raise Unreadable(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
+            raise UnreadablePart(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
         is_whole = length <= cursor.left_bytes
         with cursor.limit_to_part(batch, min(length, cursor.left_bytes)):
             fields |= {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[2:]}
@@ -112,7 +112,7 @@ def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> 
             _explain_records(cursor, fields, explain_record)
 
 
-def _explain_header_field(cursor: Cursor, name: str, code: str) -> Part:
+def _explain_header_field(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(_PACKINGS[code])
         if name in _TIMES:
@@ -120,31 +120,31 @@ def _explain_header_field(cursor: Cursor, name: str, code: str) -> Part:
     return part
 
 
-def _explain_header_meanings(fields: dict[str, Part]) -> None:
+def _explain_header_meanings(fields: dict[str, ExplainedPart]) -> None:
     attributes = fields["attributes"]
     if fields["magic"].value != MAGIC:
-        raise Unreadable(f"there is no magic {fields['magic'].value}")
+        raise UnreadablePart(f"there is no magic {fields['magic'].value}")
     times = "log append time" if attributes.value & TIMESTAMP_TYPE_BIT else "create time"
-    said = [_name_codec(attributes.value), times, *(text for bit, text in _FLAGS if attributes.value & bit)]
+    said = [_get_codec_name(attributes.value), times, *(text for bit, text in _FLAGS if attributes.value & bit)]
     attributes.meaning = ", ".join(said)
     for name in ("producer_id", "producer_epoch", "base_sequence"):
         if fields[name].value == -1:
             fields[name].meaning = "none"
 
 
-def _name_codec(attributes: int) -> str:
+def _get_codec_name(attributes: int) -> str:
     number = attributes & COMPRESSION_MASK
     known = number in Compression._value2member_map_
     return Compression(number).name.lower() if known else f"unknown codec {number}"
 
 
-def _explain_crc(part: Part, computed: int) -> None:
+def _explain_crc(part: ExplainedPart, computed: int) -> None:
     part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}, in hex {computed:08x}"
 
 
-def _explain_records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
+def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], explain_record: ExplainRecord) -> None:
     attributes, count = fields["attributes"].value, fields["record_count"].value
-    reader = _Records(fields, explain_record)
+    reader = _RecordsExplainer(fields, explain_record)
     if not attributes & COMPRESSION_MASK:
         for index in range(count):
             reader.explain_record(cursor, index)
@@ -159,7 +159,7 @@ def _explain_records(cursor: Cursor, fields: dict[str, Part], explain_record: Ex
         part.parts, part.problem = top.parts, stopped or top.problem
 
 
-def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: int) -> str:
+def _decompress_payload(cursor: PartCursor, part: ExplainedPart, compressed: bytes, codec: int) -> str:
     """Decompress the payload of a part; return where that stopped for want of room, or nothing. Raises Unreadable."""
     pieces: list[Bytes] = []
     stopped = ""
@@ -167,7 +167,7 @@ def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: in
         pieces.extend(decompress_chunks(codec, compressed, cursor.decompression_room_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
-            raise Unreadable(f"it cannot be decompressed: {error}") from None
+            raise UnreadablePart(f"it cannot be decompressed: {error}") from None
         stopped = f"only its beginning is decompressed: {MOST_DECOMPRESSED_BYTES:,} bytes are the most in all"
     part.payload = b"".join(pieces)
     cursor.count_decompressed_bytes(len(part.payload))
@@ -176,24 +176,24 @@ def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: in
     return stopped
 
 
-class _Records:
+class _RecordsExplainer:
     """Explains the records of a batch, by its header."""
 
-    def __init__(self, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
+    def __init__(self, fields: dict[str, ExplainedPart], explain_record: ExplainRecord) -> None:
         self._base_offset = fields["base_offset"].value
         self._base_timestamp = fields["base_timestamp"].value
         self._is_control = bool(fields["attributes"].value & CONTROL_BIT)
         self._explain_record = explain_record
 
-    def explain_record(self, cursor: Cursor, index: int) -> None:
+    def explain_record(self, cursor: PartCursor, index: int) -> None:
         with _add_described_part(cursor, f"record [{index}]", "Record") as record:
             length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
-                raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
+                raise UnreadablePart(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
             with cursor.limit_to_part(record, length):
                 self._explain_body(cursor, record)
 
-    def _explain_body(self, cursor: Cursor, record: Part) -> None:
+    def _explain_body(self, cursor: PartCursor, record: ExplainedPart) -> None:
         _explain_header_field(cursor, "attributes", "b")
         timestamp = _explain_zigzag(cursor, "timestamp_delta", "varlong")
         timestamp.meaning = format_timestamp(self._base_timestamp + timestamp.value)
@@ -207,7 +207,7 @@ class _Records:
             headers.prefix_bytes = cursor.position - headers.start
             headers.meaning = f"{count} header{'' if count == 1 else 's'}"
             if not 0 <= count <= cursor.left_bytes:
-                raise Unreadable(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
+                raise UnreadablePart(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
             for index in range(count):
                 with _add_described_part(cursor, f"[{index}]", "header"):
                     name = _explain_bytes(cursor, "key")
@@ -216,21 +216,21 @@ class _Records:
                     _explain_bytes(cursor, "value")
 
 
-def _explain_zigzag(cursor: Cursor, name: str, type_: str) -> Part:
+def _explain_zigzag(cursor: PartCursor, name: str, type_: str) -> ExplainedPart:
     with cursor.add_part(name, type_) as part:
         part.value = _read_varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
     return part
 
 
-def _read_varint(cursor: Cursor, most_bytes: int) -> int:
+def _read_varint(cursor: PartCursor, most_bytes: int) -> int:
     try:
         raw, cursor.position = read_unsigned(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
     except MalformedVarint as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadablePart(str(error)) from None
     return from_zigzag(raw)
 
 
-def _explain_bytes(cursor: Cursor, name: str) -> Part:
+def _explain_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
     with cursor.add_part(name, "bytes") as part:
         length = _read_varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
@@ -238,7 +238,7 @@ def _explain_bytes(cursor: Cursor, name: str) -> Part:
     return part
 
 
-def _read_nullable_bytes(cursor: Cursor, part: Part, length: int) -> None:
+def _read_nullable_bytes(cursor: PartCursor, part: ExplainedPart, length: int) -> None:
     if length < 0:
         part.meaning = "null"
     else:
@@ -248,7 +248,7 @@ def _read_nullable_bytes(cursor: Cursor, part: Part, length: int) -> None:
 # --- formats 0 and 1 ---
 
 
-def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+def _explain_message(cursor: PartCursor, name: str, explain_record: ExplainRecord) -> None:
     with _add_described_part(cursor, name, "Message") as message:
         offset, size = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
@@ -257,7 +257,7 @@ def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -
             crc = _explain_header_field(cursor, "crc", "I")
             covered = cursor.position
             magic, attributes = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
-            attributes.meaning = _name_codec(attributes.value)
+            attributes.meaning = _get_codec_name(attributes.value)
             if magic.value == 1:
                 _explain_header_field(cursor, "timestamp", "q")
             if is_whole:
@@ -272,7 +272,7 @@ def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -
                 _explain_inner_messages(cursor, value, codec, explain_record)
 
 
-def _explain_sized_bytes(cursor: Cursor, name: str) -> Part:
+def _explain_sized_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
     with cursor.add_part(name, "bytes") as part:
         length = cursor.read_number(_PACKINGS["i"])
         part.prefix_bytes = 4
@@ -280,11 +280,13 @@ def _explain_sized_bytes(cursor: Cursor, name: str) -> Part:
     return part
 
 
-def _explain_inner_messages(cursor: Cursor, value: Part, codec: int, explain_record: ExplainRecord) -> None:
+def _explain_inner_messages(
+    cursor: PartCursor, value: ExplainedPart, codec: int, explain_record: ExplainRecord
+) -> None:
     """Explain the messages that are compressed in the value of a wrapper."""
     try:
         stopped = _decompress_payload(cursor, value, value.value, codec)
-    except Unreadable as error:
+    except UnreadablePart as error:
         value.problem = str(error)
         return
     assert value.payload is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.internal_records import ReadMessage, explain_int16_field
-from minibroker.protocol.explaining.parts import HIDDEN, Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import HIDDEN, ExplainedPart, PartCursor, UnreadablePart
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 # By the message and the field, the messages of Java's consumers: a version comes first.
@@ -41,7 +41,7 @@ _SCRAM = {
 
 
 def explain_embedded_message(
-    cursor: Cursor, part: Part, message: type[Message], size_bytes: int, read: ReadMessage
+    cursor: PartCursor, part: ExplainedPart, message: type[Message], size_bytes: int, read: ReadMessage
 ) -> bool:
     """Explain the next `size_bytes` as parts of `part`, if the field is known. Return False if they stay bytes."""
     place = message.__name__, part.name
@@ -52,30 +52,30 @@ def explain_embedded_message(
 
 
 def _explain_consumer_message(
-    cursor: Cursor, part: Part, kind: type[Message], size_bytes: int, read: ReadMessage
+    cursor: PartCursor, part: ExplainedPart, kind: type[Message], size_bytes: int, read: ReadMessage
 ) -> bool:
     inner = cursor.make_inner_cursor(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
         with inner.add_part(kind.__name__, "message") as whole:
             explain_versioned_message(inner, kind, read)
-    except Unreadable:
+    except UnreadablePart:
         return False
     part.parts, part.meaning = whole.parts, kind.__name__
     cursor.read_bytes(size_bytes)
     if inner.left_bytes:
-        part.parts.append(Part("user data of a later version", "bytes", inner.position, inner.end))
+        part.parts.append(ExplainedPart("user data of a later version", "bytes", inner.position, inner.end))
     return True
 
 
-def explain_versioned_message(cursor: Cursor, kind: type[Message], read: ReadMessage) -> None:
+def explain_versioned_message(cursor: PartCursor, kind: type[Message], read: ReadMessage) -> None:
     """Explain a message behind its version. As Java does, take what is known of a later version."""
     version = explain_int16_field(cursor, "version").value
     if version < 0:
-        raise Unreadable(f"there is no version {version}")
+        raise UnreadablePart(f"there is no version {version}")
     read(cursor, kind, min(version, kind.versions[-1]))
 
 
-def explain_sasl_token(cursor: Cursor, part: Part, size_bytes: int) -> bool:
+def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int) -> bool:
     """Explain what one side of a SASL exchange says: PLAIN, SCRAM, or bytes that stay hidden. Return True."""
     start = cursor.position
     data = cursor.read_bytes(size_bytes)
@@ -88,14 +88,14 @@ def explain_sasl_token(cursor: Cursor, part: Part, size_bytes: int) -> bool:
     return True
 
 
-def _explain_plain_token(part: Part, data: bytes, start: int) -> None:
+def _explain_plain_token(part: ExplainedPart, data: bytes, start: int) -> None:
     part.meaning = "SASL PLAIN (RFC 4616)"
     for name, value in zip(("authorization id", "user", "password"), data.split(b"\0"), strict=True):
         part.parts.append(_make_text_part(name, value, start, len(value), is_secret=name == "password"))
         start += len(value) + 1
 
 
-def _explain_scram_token(part: Part, data: bytes, start: int) -> None:
+def _explain_scram_token(part: ExplainedPart, data: bytes, start: int) -> None:
     part.meaning = "SCRAM (RFC 5802)"
     has_header = data[:2] in _GS2_HEADERS
     for index, each in enumerate(data.split(b",")):
@@ -109,6 +109,6 @@ def _explain_scram_token(part: Part, data: bytes, start: int) -> None:
         start += len(each) + 1
 
 
-def _make_text_part(name: str, value: bytes, start: int, size_bytes: int, *, is_secret: bool) -> Part:
+def _make_text_part(name: str, value: bytes, start: int, size_bytes: int, *, is_secret: bool) -> ExplainedPart:
     text = HIDDEN if is_secret else value.decode(errors="replace")
-    return Part(name, "string", start, start + size_bytes, value=text, is_secret=is_secret)
+    return ExplainedPart(name, "string", start, start + size_bytes, value=text, is_secret=is_secret)

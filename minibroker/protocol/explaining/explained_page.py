@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from minibroker.protocol.explaining.explained_text import format_part_background, format_part_value
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Explained, Part
+    from minibroker.protocol.explaining.parts import ExplainedPart, Explanation
     from minibroker.protocol.records.varints import Bytes
 
 ROW_BYTES = 16
@@ -63,7 +63,7 @@ addEventListener("focusout", (event) => light(event, false));
 """
 
 
-def generate_html_page(items: Iterable[Explained]) -> Iterator[str]:
+def generate_html_page(items: Iterable[Explanation]) -> Iterator[str]:
     """Yield a page of its own in pieces."""
     yield HEAD.format(title="minibroker explain", style=STYLE) + "<main>\n"
     for item in items:
@@ -74,7 +74,7 @@ def generate_html_page(items: Iterable[Explained]) -> Iterator[str]:
     yield "</main>\n" + SCRIPT
 
 
-def format_hex_beside_tree(item: Explained) -> str:
+def format_hex_beside_tree(item: Explanation) -> str:
     """Return the hex and the tree of one item. The numbers of its parts are its own."""
     leaves: list[tuple[int, int, int]] = []
     blocks: list[str] = []
@@ -84,7 +84,7 @@ def format_hex_beside_tree(item: Explained) -> str:
 
 
 def _generate_html_tree(
-    part: Part, data: Bytes, numbers: Iterator[int], leaves: list[tuple[int, int, int]], blocks: list[str]
+    part: ExplainedPart, data: Bytes, numbers: Iterator[int], leaves: list[tuple[int, int, int]], blocks: list[str]
 ) -> Iterator[str]:
     """Yield the items of a part and of all in it; add the ranges of its bytes to `leaves`, decompressed to `blocks`."""
     number = next(numbers)
@@ -106,7 +106,7 @@ def _generate_html_tree(
     yield "</li>"
 
 
-def _format_part_as_html(part: Part) -> str:
+def _format_part_as_html(part: ExplainedPart) -> str:
     said = [f'<span class="type">{escape(part.type)}</span>']
     if value := format_part_value(part):
         said.append(f'<span class="value">{escape(value)}</span>')

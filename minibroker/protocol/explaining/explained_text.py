@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.protocol.legible import format_readable, make_legible
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Part
+    from minibroker.protocol.explaining.parts import ExplainedPart
     from minibroker.protocol.records.varints import Bytes
 
 ROW_BYTES = 8  # of the hex column
@@ -17,7 +17,7 @@ VALUE_CHARACTERS = 80
 NAME_CHARACTERS = 44
 
 
-def format_part_as_lines(part: Part, data: Bytes, *, with_background: bool = False) -> Iterator[str]:
+def format_part_as_lines(part: ExplainedPart, data: Bytes, *, with_background: bool = False) -> Iterator[str]:
     """Yield a line for each part: where it begins, its bytes in hex, its name and type, its value and what it means.
 
     With `with_background`, a second line says what the field is for, since which version, and by which KIP.
@@ -27,7 +27,7 @@ def format_part_as_lines(part: Part, data: Bytes, *, with_background: bool = Fal
 
 
 def _format_part_lines(
-    part: Part, data: Bytes, depth: int, mark: str, name_width: int, with_background: bool
+    part: ExplainedPart, data: Bytes, depth: int, mark: str, name_width: int, with_background: bool
 ) -> Iterator[str]:
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
@@ -53,19 +53,19 @@ def _format_hex(data: Bytes, start: int, end: int) -> str:
     return f"{shown:<{3 * ROW_BYTES - 1}}{'…' if end - start > ROW_BYTES else ' '}"
 
 
-def _format_name_and_value(part: Part) -> str:
+def _format_name_and_value(part: ExplainedPart) -> str:
     return "  ".join(
         each for each in (part.type, format_part_value(part), part.meaning and f"({part.meaning})") if each
     )
 
 
-def format_part_background(part: Part) -> str:
+def format_part_background(part: ExplainedPart) -> str:
     """Return what a field is for, the versions that have it unless all do, and its KIP, as far as known."""
     since = f"Versions {part.versions}." if part.versions not in ("", "0+") else ""
     return " ".join(each for each in (part.about, since, f"KIP-{part.kip}." if part.kip else "") if each)
 
 
-def format_part_value(part: Part) -> str:
+def format_part_value(part: ExplainedPart) -> str:
     """Return the value as people read it, shortened."""
     value = part.value
     if value is None:
@@ -78,7 +78,7 @@ def format_part_value(part: Part) -> str:
     return f'"{make_legible(value, VALUE_CHARACTERS)}"' if isinstance(value, str) else str(value)
 
 
-def make_json_of_part(part: Part) -> dict[str, Any]:
+def make_json_of_part(part: ExplainedPart) -> dict[str, Any]:
     """Return the part and all in it for JSON. Bytes are hex."""
     value = part.value.hex() if isinstance(part.value, bytes) else part.value
     said: dict[str, Any] = {"name": part.name, "type": part.type, "start": part.start, "end": part.end}

@@ -12,7 +12,7 @@ from minibroker.protocol.explaining.internal_records import (
     explain_metadata_record_value,
 )
 from minibroker.protocol.explaining.messages import explain_message_fields
-from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import ExplainedPart, PartCursor, UnreadablePart
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from minibroker.protocol.messages.metadata_records import METADATA_KINDS
 from minibroker.protocol.records.internal import COORDINATOR_KINDS
@@ -29,17 +29,17 @@ _METADATA: Final = frozenset(each.__name__ for each in METADATA_KINDS.values())
 FRAGMENTS: Final = (*_MEMBERS, SASL, *sorted((*_KEYS, *_VALUES, *_METADATA)))
 
 
-def explain_fragment(data: Bytes, kind: str) -> Part:
+def explain_fragment(data: Bytes, kind: str) -> ExplainedPart:
     """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
-    cursor = Cursor(data)
+    cursor = PartCursor(data)
     with cursor.add_part(kind, "bytes") as whole, cursor.limit_to_part(whole):
         whole.meaning = _explain_fragment_content(cursor, whole, kind)
         if cursor.left_bytes and kind not in _MEMBERS:
-            raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
+            raise UnreadablePart(f"{cursor.left_bytes:,} bytes follow the end of the message")
     return whole
 
 
-def _explain_fragment_content(cursor: Cursor, whole: Part, kind: str) -> str:
+def _explain_fragment_content(cursor: PartCursor, whole: ExplainedPart, kind: str) -> str:
     if kind in _MEMBERS:
         explain_versioned_message(cursor, _MEMBERS[kind], explain_message_fields)
         return _MEMBERS[kind].__name__

@@ -14,7 +14,7 @@ from struct import Struct as Packing
 from typing import Final
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import ExplainedPart, PartCursor, UnreadablePart
 from minibroker.protocol.messages.control_records import EndTxnMarker
 from minibroker.protocol.messages.metadata_records import METADATA_KINDS, METADATA_TOPIC
 from minibroker.protocol.records.control import QUORUM_MESSAGES, ControlType
@@ -23,15 +23,15 @@ from minibroker.protocol.records.metadata_values import FRAME_VERSION
 
 INT16: Final = Packing(">h")
 
-ReadMessage = Callable[[Cursor, type[Message], int], None]
+ReadMessage = Callable[[PartCursor, type[Message], int], None]
 # Explains the key and the value of a record: the cursor of its batch, whether this is a control batch, key and value.
-ExplainRecord = Callable[[Cursor, bool, Part, Part], None]
+ExplainRecord = Callable[[PartCursor, bool, ExplainedPart, ExplainedPart], None]
 
 
 def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
     """Return what explains keys and values of this topic's records; `read` explains a message. None is any topic."""
 
-    def explain_record(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:
+    def explain_record(cursor: PartCursor, is_control: bool, key: ExplainedPart, value: ExplainedPart) -> None:
         if is_control:
             _explain_control_record(cursor, key, value, read)
         elif topic == METADATA_TOPIC:
@@ -42,54 +42,58 @@ def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord
     return explain_record
 
 
-def explain_metadata_record_value(cursor: Cursor, read: ReadMessage) -> str:
+def explain_metadata_record_value(cursor: PartCursor, read: ReadMessage) -> str:
     """Explain the value of a record of the metadata log. Return what it is."""
     numbers = {name: _explain_unsigned_varint(cursor, name) for name in ("frame_version", "type", "version")}
     if numbers["frame_version"].value != FRAME_VERSION:
-        raise Unreadable(f"there is no version {numbers['frame_version'].value} of the frame")
+        raise UnreadablePart(f"there is no version {numbers['frame_version'].value} of the frame")
     kind = METADATA_KINDS.get(numbers["type"].value)
     return _explain_record_message(cursor, kind, numbers["type"], numbers["version"].value, read)
 
 
-def explain_coordinator_record_key(cursor: Cursor, topic: str, read: ReadMessage) -> str:
+def explain_coordinator_record_key(cursor: PartCursor, topic: str, read: ReadMessage) -> str:
     """Explain the key of a record of a coordinator's topic. Return what it is."""
     number = explain_int16_field(cursor, "type")
     return _explain_record_message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
 
 
-def explain_coordinator_record_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str:
+def explain_coordinator_record_value(cursor: PartCursor, kind: type[Message], read: ReadMessage) -> str:
     """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
     return _explain_record_message(cursor, kind, None, explain_int16_field(cursor, "version").value, read)
 
 
-def explain_int16_field(cursor: Cursor, name: str) -> Part:
+def explain_int16_field(cursor: PartCursor, name: str) -> ExplainedPart:
     """Read a number in front of a message."""
     with cursor.add_part(name, "int16") as part:
         part.value = cursor.read_number(INT16)
     return part
 
 
-def _explain_unsigned_varint(cursor: Cursor, name: str) -> Part:
+def _explain_unsigned_varint(cursor: PartCursor, name: str) -> ExplainedPart:
     with cursor.add_part(name, "unsigned varint") as part:
         part.value = cursor.read_unsigned_varint()
     return part
 
 
 def _explain_record_message(
-    cursor: Cursor, kind: type[Message] | None, number: Part | None, version: int, read: ReadMessage
+    cursor: PartCursor, kind: type[Message] | None, number: ExplainedPart | None, version: int, read: ReadMessage
 ) -> str:
     """Explain a message of a record, whose type is in `number`. Return its name and version."""
     if kind is None:
-        raise Unreadable(f"there is no type {number.value if number else version}")
+        raise UnreadablePart(f"there is no type {number.value if number else version}")
     if number is not None:
         number.meaning = kind.__name__
     if version not in kind.versions:
-        raise Unreadable(f"{kind.__name__} has no version {version}, only {kind.versions[0]} to {kind.versions[-1]}")
+        raise UnreadablePart(
+            f"{kind.__name__} has no version {version}, only {kind.versions[0]} to {kind.versions[-1]}"
+        )
     read(cursor, kind, version)
     return f"{kind.__name__} version {version}"
 
 
-def _explain_coordinator_record(cursor: Cursor, key: Part, value: Part, topic: str, read: ReadMessage) -> None:
+def _explain_coordinator_record(
+    cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, topic: str, read: ReadMessage
+) -> None:
     _explain_content_of_part(cursor, key, lambda inner: explain_coordinator_record_key(inner, topic, read))
     kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
     if value.value is None:
@@ -98,7 +102,7 @@ def _explain_coordinator_record(cursor: Cursor, key: Part, value: Part, topic: s
         _explain_content_of_part(cursor, value, lambda inner: explain_coordinator_record_value(inner, kind, read))
 
 
-def _explain_control_record(cursor: Cursor, key: Part, value: Part, read: ReadMessage) -> None:
+def _explain_control_record(cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, read: ReadMessage) -> None:
     _explain_content_of_part(cursor, key, _explain_control_key)
     number = key.parts[1].value if len(key.parts) > 1 else -1
     if number not in ControlType._value2member_map_:
@@ -109,14 +113,14 @@ def _explain_control_record(cursor: Cursor, key: Part, value: Part, read: ReadMe
     _explain_content_of_part(cursor, value, lambda inner: _explain_control_value(inner, kind, read))
 
 
-def _explain_control_key(cursor: Cursor) -> str:
+def _explain_control_key(cursor: PartCursor) -> str:
     explain_int16_field(cursor, "version")
     number = explain_int16_field(cursor, "type")
     number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"
     return ""
 
 
-def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
+def _explain_control_value(cursor: PartCursor, kind: ControlType, read: ReadMessage) -> str:
     if kind in (ControlType.ABORT, ControlType.COMMIT):
         explain_int16_field(cursor, "version")
         read(cursor, EndTxnMarker, 0)
@@ -128,7 +132,7 @@ def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage)
     return message.__name__
 
 
-def _explain_content_of_part(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
+def _explain_content_of_part(cursor: PartCursor, part: ExplainedPart, explain: Callable[[PartCursor], str]) -> None:
     """Explain the bytes of a key or value as parts of it. Null stays null."""
     if part.value is None:
         return
@@ -136,5 +140,5 @@ def _explain_content_of_part(cursor: Cursor, part: Part, explain: Callable[[Curs
     with inner.add_part(part.name, part.type) as whole, inner.limit_to_part(whole):
         part.meaning = explain(inner)
         if inner.left_bytes:
-            raise Unreadable(f"{inner.left_bytes:,} bytes follow the end of the message")
+            raise UnreadablePart(f"{inner.left_bytes:,} bytes follow the end of the message")
     part.parts, part.problem, part.value = whole.parts, whole.problem, None

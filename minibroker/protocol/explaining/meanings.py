@@ -21,7 +21,7 @@ def find_value_meaning(name: str, value: Any) -> str:
     if name in _BY_NAME:
         return _BY_NAME[name](value)
     if name.endswith("error_code"):
-        return _name_error(value)
+        return _get_error_name(value)
     if "timestamp" in name and isinstance(value, int):
         return format_timestamp(value)
     return ""
@@ -37,24 +37,24 @@ def format_timestamp(timestamp_ms: int) -> str:
         return ""
 
 
-def _name_error(code: int) -> str:
+def _get_error_name(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else "unknown error"
 
 
-def _name_api(key: int) -> str:
+def _get_api_name(key: int) -> str:
     return get_api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
 
 
-def _make_number_namer(*words: str, first: int = 0) -> Callable[[int], str]:
+def _make_word_finder(*words: str, first: int = 0) -> Callable[[int], str]:
     return lambda value: words[value - first] if first <= value < first + len(words) else ""
 
 
 _BY_NAME: dict[str, Callable[[int], str]] = {
-    "request_api_key": _name_api,
-    "api_key": _name_api,
+    "request_api_key": _get_api_name,
+    "api_key": _get_api_name,
     "acks": lambda value: {-1: "all in-sync replicas", 0: "none: no answer", 1: "the leader"}.get(value, ""),
-    "isolation_level": _make_number_namer("read_uncommitted", "read_committed"),
-    "key_type": _make_number_namer("group", "transaction", "share"),
+    "isolation_level": _make_word_finder("read_uncommitted", "read_committed"),
+    "key_type": _make_word_finder("group", "transaction", "share"),
     "leader_epoch": lambda value: "unknown" if value == -1 else "",
     "current_leader_epoch": lambda value: "unknown" if value == -1 else "",
     "replica_id": lambda value: "a consumer" if value == -1 else "",

@@ -18,9 +18,16 @@ from minibroker.protocol.explaining.batches import explain_batches
 from minibroker.protocol.explaining.embedded import explain_embedded_message
 from minibroker.protocol.explaining.internal_records import make_record_explainer
 from minibroker.protocol.explaining.meanings import find_value_meaning
-from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
+from minibroker.protocol.explaining.parts import (
+    HIDDEN,
+    NO_TOPICS,
+    ExplainedPart,
+    PartCursor,
+    TopicNames,
+    UnreadablePart,
+)
 from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret_field
-from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import FieldType
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
@@ -28,7 +35,7 @@ from minibroker.protocol.headers import (
     get_request_header_version,
     get_response_header_version,
 )
-from minibroker.protocol.layout import Place, make_struct_layout, measure_smallest_item_bytes
+from minibroker.protocol.layout import FieldInVersion, make_struct_layout, measure_smallest_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
 
@@ -40,27 +47,29 @@ CORRELATION_ID_BYTES = 4
 UUID = "16s"
 
 
-def explain_message(data: Bytes, message: type[Message], version: int, position: int = 0) -> Part:
+def explain_message(data: Bytes, message: type[Message], version: int, position: int = 0) -> ExplainedPart:
     """Explain a message without its header. Raises ValueError for a version that it does not have."""
     message.check_version(version)
-    cursor = Cursor(data, position)
+    cursor = PartCursor(data, position)
     with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.limit_to_part(whole):
         explain_message_fields(cursor, message, version)
     return whole
 
 
-def explain_request(data: Bytes, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
+def explain_request(data: Bytes, position: int = 0, topics: TopicNames = NO_TOPICS) -> ExplainedPart:
     """Explain the frame of a request at `position`. `topics` are the names of topics by their ids."""
-    return _explain_frame(Cursor(data, position, topics=topics), "request", _explain_request)
+    return _explain_frame(PartCursor(data, position, topics=topics), "request", _explain_request)
 
 
-def explain_response(data: Bytes, api_key: int, version: int, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
+def explain_response(
+    data: Bytes, api_key: int, version: int, position: int = 0, topics: TopicNames = NO_TOPICS
+) -> ExplainedPart:
     """Explain the frame of the response to a request of this API and version."""
-    cursor = Cursor(data, position, topics=topics)
+    cursor = PartCursor(data, position, topics=topics)
     return _explain_frame(cursor, "response", lambda cursor: _explain_response(cursor, api_key, version))
 
 
-def explain_requests(data: Bytes) -> Iterator[Part]:
+def explain_requests(data: Bytes) -> Iterator[ExplainedPart]:
     """Explain a stream of requests. The last one may be incomplete."""
     position = 0
     while position < len(data):
@@ -69,30 +78,30 @@ def explain_requests(data: Bytes) -> Iterator[Part]:
         position = frame.end
 
 
-def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> Part:
+def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> ExplainedPart:
     """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
-    cursor = Cursor(data, position)
+    cursor = PartCursor(data, position)
     with cursor.add_part("records", "records") as whole, cursor.limit_to_part(whole):
         explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
     return whole
 
 
-def _explain_frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
+def _explain_frame(cursor: PartCursor, name: str, read: Callable[[PartCursor], str]) -> ExplainedPart:
     with cursor.add_part(name, "frame") as frame, cursor.limit_to_part(frame, None):
         with cursor.add_part("size", "int32") as size:
             size.value = cursor.read_number(SIZE)
             if size.value < 0:
-                raise Unreadable(f"a size of {size.value} bytes")
+                raise UnreadablePart(f"a size of {size.value} bytes")
             if size.value > cursor.left_bytes:
                 size.meaning = f"{cursor.left_bytes:,} bytes are here"
             cursor.end = min(cursor.end, cursor.position + size.value)
         frame.meaning = read(cursor)
         if cursor.position < cursor.end:
-            raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
+            raise UnreadablePart(f"{cursor.left_bytes:,} bytes follow the end of the message")
     return frame
 
 
-def _explain_request(cursor: Cursor) -> str:
+def _explain_request(cursor: PartCursor) -> str:
     cursor.require_bytes(_KEY_AND_VERSION.size)
     key, version = _KEY_AND_VERSION.unpack_from(cursor.data, cursor.position)
     known = key in ApiKey._value2member_map_
@@ -100,25 +109,25 @@ def _explain_request(cursor: Cursor) -> str:
     with cursor.add_part("header", f"RequestHeader version {header_version}"):
         _explain_struct(cursor, RequestHeader, RequestHeader, header_version)
     if not known:
-        raise Unreadable(f"there is no API {key}")
+        raise UnreadablePart(f"there is no API {key}")
     return _explain_message_body(cursor, get_request_class(key), version)
 
 
-def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
+def _explain_response(cursor: PartCursor, api_key: int, version: int) -> str:
     version = find_response_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = get_response_header_version(api_key, version) if is_known else 0
     with cursor.add_part("header", f"ResponseHeader version {header_version}"):
         _explain_struct(cursor, ResponseHeader, ResponseHeader, header_version)
     if not is_known:
-        raise Unreadable(f"there is no API {api_key}")
+        raise UnreadablePart(f"there is no API {api_key}")
     return _explain_message_body(cursor, get_response_class(api_key), version)
 
 
-def _explain_message_body(cursor: Cursor, message: type[Message], version: int) -> str:
+def _explain_message_body(cursor: PartCursor, message: type[Message], version: int) -> str:
     if version not in message.versions:
         known = f"{message.versions[0]} to {message.versions[-1]}"
-        raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
+        raise UnreadablePart(f"{message.__name__} has no version {version}, only {known}")
     with cursor.add_part("body", message.__name__):
         explain_message_fields(cursor, message, version)
     return f"{get_api_name(message.api_key)} version {version}"
@@ -127,7 +136,7 @@ def _explain_message_body(cursor: Cursor, message: type[Message], version: int) 
 # --- structs and their fields ---
 
 
-def _explain_struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
+def _explain_struct(cursor: PartCursor, struct: type, message: type[Message], version: int) -> None:
     flexible = version in message.flexible
     shape = make_struct_layout(struct, version, flexible)
     for place in shape.body:
@@ -138,17 +147,22 @@ def _explain_struct(cursor: Cursor, struct: type, message: type[Message], versio
         _explain_tagged_fields(cursor, shape.tagged, struct, message, version)
 
 
-def _set_field_background(part: Part, place: Place, struct: type, message: type[Message]) -> None:
+def _set_field_background(part: ExplainedPart, place: FieldInVersion, struct: type, message: type[Message]) -> None:
     part.versions, part.about, part.kip = find_field_background(place.name, struct, message)
 
 
-def _format_field_type(kind: Kind, compact: bool) -> str:
+def _format_field_type(kind: FieldType, compact: bool) -> str:
     has_length = not kind.is_fixed and kind.struct is None
     return f"compact {format_type(kind)}" if compact and has_length else format_type(kind)
 
 
 def _explain_field_value(
-    cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int
+    cursor: PartCursor,
+    part: ExplainedPart,
+    kind: FieldType,
+    place: FieldInVersion,
+    message: type[Message],
+    version: int,
 ) -> None:
     if kind.is_fixed:
         part.value = cursor.read_number(_PACKINGS[kind.code])
@@ -164,7 +178,7 @@ def _explain_field_value(
 
 
 def _explain_nested_struct(
-    cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int
+    cursor: PartCursor, part: ExplainedPart, struct: type, place: FieldInVersion, message: type[Message], version: int
 ) -> None:
     if place.nullable:
         marker = cursor.read_number(_NULL_MARKER)
@@ -175,17 +189,19 @@ def _explain_nested_struct(
     _explain_struct(cursor, struct, message, version)
 
 
-def _explain_length_prefix(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
+def _explain_length_prefix(cursor: PartCursor, part: ExplainedPart, code: str, *, compact: bool, nullable: bool) -> int:
     """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
     start = cursor.position
     length: int = cursor.read_unsigned_varint() - 1 if compact else cursor.read_number(_LENGTHS.get(code, SIZE))
     part.prefix_bytes += cursor.position - start
     if length < 0 and not nullable:
-        raise Unreadable(f"length {length}, but null is not allowed")
+        raise UnreadablePart(f"length {length}, but null is not allowed")
     return length
 
 
-def _explain_bytes_or_text(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
+def _explain_bytes_or_text(
+    cursor: PartCursor, part: ExplainedPart, kind: FieldType, place: FieldInVersion, message: type[Message]
+) -> None:
     length = _explain_length_prefix(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
     if length < 0:
         part.meaning = "null"
@@ -195,7 +211,7 @@ def _explain_bytes_or_text(cursor: Cursor, part: Part, kind: Kind, place: Place,
         with cursor.limit_to_part(part, min(length, cursor.left_bytes)):
             explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
         if missing > 0:
-            raise Unreadable(f"{missing:,} of its {length:,} bytes are not here")
+            raise UnreadablePart(f"{missing:,} of its {length:,} bytes are not here")
         return
     cursor.require_bytes(length)
     if is_secret_field(cursor, part, message):
@@ -207,13 +223,20 @@ def _explain_bytes_or_text(cursor: Cursor, part: Part, kind: Kind, place: Place,
         part.value = cursor.read_bytes(length)
 
 
-def explain_message_fields(cursor: Cursor, message: type[Message], version: int) -> None:
+def explain_message_fields(cursor: PartCursor, message: type[Message], version: int) -> None:
     """Explain the fields of a message as parts of the open part."""
     cursor.is_secret = cursor.is_secret or message in SECRET_MESSAGES
     _explain_struct(cursor, message, message, version)
 
 
-def _explain_array(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+def _explain_array(
+    cursor: PartCursor,
+    part: ExplainedPart,
+    item: FieldType,
+    place: FieldInVersion,
+    message: type[Message],
+    version: int,
+) -> None:
     count = _explain_length_prefix(cursor, part, "array", compact=place.compact, nullable=place.nullable)
     if count < 0:
         part.meaning = "null"
@@ -227,7 +250,12 @@ def _explain_array(cursor: Cursor, part: Part, item: Kind, place: Place, message
 
 
 def _explain_array_item(
-    cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int
+    cursor: PartCursor,
+    part: ExplainedPart,
+    item: FieldType,
+    place: FieldInVersion,
+    message: type[Message],
+    version: int,
 ) -> None:
     if item.struct is not None:
         _explain_struct(cursor, item.struct, message, version)
@@ -236,7 +264,7 @@ def _explain_array_item(
 
 
 def _explain_tagged_fields(
-    cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int
+    cursor: PartCursor, tagged: tuple[FieldInVersion, ...], struct: type, message: type[Message], version: int
 ) -> None:
     known = {place.tag: place for place in tagged}
     with cursor.add_part("tagged fields", "tags") as part:
@@ -244,13 +272,13 @@ def _explain_tagged_fields(
         part.prefix_bytes = cursor.position - part.start
         part.meaning = f"{count} tagged field{'' if count == 1 else 's'}"
         if count > MAX_TAGS:
-            raise Unreadable(f"{count:,} tagged fields, and {MAX_TAGS:,} are the most")
+            raise UnreadablePart(f"{count:,} tagged fields, and {MAX_TAGS:,} are the most")
         for _ in range(count):
             _explain_tagged_field(cursor, known, struct, message, version)
 
 
 def _explain_tagged_field(
-    cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int
+    cursor: PartCursor, known: dict[int, FieldInVersion], struct: type, message: type[Message], version: int
 ) -> None:
     start = cursor.position
     with cursor.add_part("tag", "tagged field") as part:

@@ -19,12 +19,12 @@ HIDDEN = "(hidden)"  # in the place of a secret
 TOPIC_NAMES = ("topic", "name", "topic_name")
 TOPIC_ID = "topic_id"
 
-Topics = Mapping[bytes, str]
-NO_TOPICS: Topics = {METADATA_TOPIC_ID: METADATA_TOPIC}  # the only one whose id is the same in every cluster
+TopicNames = Mapping[bytes, str]
+NO_TOPICS: TopicNames = {METADATA_TOPIC_ID: METADATA_TOPIC}  # the only one whose id is the same in every cluster
 
 
 @dataclass(slots=True)
-class Part:
+class ExplainedPart:
     """A range of bytes, from `start` up to `end`, and what it is.
 
     `prefix_bytes` are its first bytes that hold its length, its count or its tag. `value` is None for null, and for
@@ -45,56 +45,56 @@ class Part:
     about: str = ""
     kip: int | None = None
     problem: str = ""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ExplainedPart] = field(default_factory=list)
     payload: bytes | None = None
     is_secret: bool = False
 
-    def iterate_parts(self, depth: int = 0) -> Iterator[tuple[int, Part]]:
+    def iterate_parts(self, depth: int = 0) -> Iterator[tuple[int, ExplainedPart]]:
         """Yield (depth, part) of this part and all in it, in the order of the bytes."""
         yield depth, self
         for part in self.parts:
             yield from part.iterate_parts(depth + 1)
 
-    def iterate_problems(self) -> Iterator[Part]:
+    def iterate_problems(self) -> Iterator[ExplainedPart]:
         """Yield all parts in which reading ended early."""
         return (part for _, part in self.iterate_parts() if part.problem)
 
 
-class Explained(NamedTuple):
+class Explanation(NamedTuple):
     """A tree, the bytes that its ranges are of, and a line for people that says where these come from."""
 
-    part: Part
+    part: ExplainedPart
     data: Bytes
     heading: str = ""
 
 
-class Unreadable(Exception):
+class UnreadablePart(Exception):
     """Bytes that cannot be what they should be. It ends in the innermost part that is `limit_to_part`."""
 
     is_told = False
 
 
-class Cursor:
+class PartCursor:
     """A position in bytes that may be read up to `end`, and the parts that are open there.
 
     `topics` are the names of topics by their ids, as far as they are known. If `is_secret`, bytes that were not read
     are not shown.
     """
 
-    def __init__(self, data: Bytes, position: int = 0, end: int | None = None, topics: Topics = NO_TOPICS) -> None:
+    def __init__(self, data: Bytes, position: int = 0, end: int | None = None, topics: TopicNames = NO_TOPICS) -> None:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
         self.topics = topics
         self.is_secret = False
-        self._open: list[Part] = []
+        self._open: list[ExplainedPart] = []
         self._root = self
         self._left = MOST_PARTS
         self._left_decompressed = MOST_DECOMPRESSED_BYTES
 
-    def make_inner_cursor(self, data: Bytes, position: int = 0, end: int | None = None) -> Cursor:
+    def make_inner_cursor(self, data: Bytes, position: int = 0, end: int | None = None) -> PartCursor:
         """Return a cursor for bytes that a part holds. Its parts count together with those of this cursor."""
-        inner = Cursor(data, position, end, self.topics)
+        inner = PartCursor(data, position, end, self.topics)
         inner.is_secret, inner._root = self.is_secret, self._root
         return inner
 
@@ -113,18 +113,18 @@ class Cursor:
         return self.end - self.position
 
     @contextmanager
-    def add_part(self, name: str, type_: str) -> Iterator[Part]:
+    def add_part(self, name: str, type_: str) -> Iterator[ExplainedPart]:
         """Add a part that begins here, and ends where the block ends."""
         self._root._left -= 1
         if self._root._left < 0:
-            raise Unreadable(f"there are more than {MOST_PARTS:,} parts")
-        part = Part(name, type_, self.position, self.position)
+            raise UnreadablePart(f"there are more than {MOST_PARTS:,} parts")
+        part = ExplainedPart(name, type_, self.position, self.position)
         if self._open:
             self._open[-1].parts.append(part)
         self._open.append(part)
         try:
             yield part
-        except Unreadable as error:
+        except UnreadablePart as error:
             if not error.is_told:
                 error.is_told, part.problem = True, str(error)
             raise
@@ -133,7 +133,7 @@ class Cursor:
             self._open.pop()
 
     @contextmanager
-    def limit_to_part(self, part: Part, size_bytes: int | None = None) -> Iterator[None]:
+    def limit_to_part(self, part: ExplainedPart, size_bytes: int | None = None) -> Iterator[None]:
         """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then go on behind them.
 
         What is left over becomes a part of its own.
@@ -141,7 +141,7 @@ class Cursor:
         outer, self.end = self.end, self.end if size_bytes is None else self.position + size_bytes
         try:
             yield
-        except Unreadable as error:
+        except UnreadablePart as error:
             if not error.is_told:
                 part.problem = str(error)
         finally:
@@ -150,7 +150,7 @@ class Cursor:
                 self.position = self.end
             self.end = outer
 
-    def list_sibling_parts(self) -> list[Part]:
+    def list_sibling_parts(self) -> list[ExplainedPart]:
         """Return the parts that are beside the open one, itself the last."""
         return self._open[-2].parts if len(self._open) > 1 else []
 
@@ -169,7 +169,7 @@ class Cursor:
     def require_bytes(self, size_bytes: int) -> None:
         """Raise Unreadable unless so many bytes are left."""
         if size_bytes > self.left_bytes:
-            raise Unreadable(f"{size_bytes:,} bytes are needed, and {self.left_bytes:,} are left")
+            raise UnreadablePart(f"{size_bytes:,} bytes are needed, and {self.left_bytes:,} are left")
 
     def read_bytes(self, size_bytes: int) -> bytes:
         """Read so many bytes."""
@@ -189,21 +189,21 @@ class Cursor:
         try:
             value, position = read_unsigned_varint(memoryview(self.data)[: self.end], self.position)
         except IndexError:
-            raise Unreadable("the bytes end in a varint") from None
+            raise UnreadablePart("the bytes end in a varint") from None
         except ValueError as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadablePart(str(error)) from None
         self.position = position
         return value
 
 
-def make_unread_part(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> Part:
+def make_unread_part(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> ExplainedPart:
     """Return the part of bytes that were not read."""
     if is_secret:
-        return Part("not read", "bytes", start, end, meaning=HIDDEN, is_secret=True)
-    return Part("not read", "bytes", start, end, value=bytes(data[start:end]))
+        return ExplainedPart("not read", "bytes", start, end, meaning=HIDDEN, is_secret=True)
+    return ExplainedPart("not read", "bytes", start, end, value=bytes(data[start:end]))
 
 
-def iterate_topic_ids_and_names(part: Part) -> Iterator[tuple[bytes, str]]:
+def iterate_topic_ids_and_names(part: ExplainedPart) -> Iterator[tuple[bytes, str]]:
     """Yield the id and the name of each topic that a message names with both, such as an answer to Metadata."""
     for _, each in part.iterate_parts():
         values = {field.name: field.value for field in each.parts}

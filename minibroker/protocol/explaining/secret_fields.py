@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.parts import Cursor, Part
+from minibroker.protocol.explaining.parts import ExplainedPart, PartCursor
 from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenResponse,
@@ -46,7 +46,7 @@ SECRET_MESSAGES: Final = frozenset(
 )
 
 
-def is_secret_field(cursor: Cursor, part: Part, message: type[Message]) -> bool:
+def is_secret_field(cursor: PartCursor, part: ExplainedPart, message: type[Message]) -> bool:
     """Return whether the open part of a message is a secret, which for the value of a config its name says."""
     if part.name in _FIELDS.get(message, ()):
         return True

@@ -93,7 +93,7 @@ def build_records_in_format_in_steps(
                 records, magic, compression=compression, level=level, timestamp_type=timestamp_type
             )
         )
-    encoding = _Encoding()
+    encoding = _BatchEncoding()
     batch = bytearray(HEADER_BYTES)
     for chunk in compress_chunks(compression, encoding.encode_in_chunks(records), level):
         batch += chunk
@@ -123,7 +123,7 @@ def build_records_in_format_in_steps(
     return batch
 
 
-class _Encoding:
+class _BatchEncoding:
     """Encodes records for a batch of format 2, and collects the values for its header."""
 
     def __init__(self) -> None:

@@ -54,9 +54,9 @@ def iterate_records_in(
         from minibroker.protocol.records.message_set import iterate_records_of_message  # no start needs it
 
         return iterate_records_of_message(batch, position, limit_bytes=limit_bytes)
-    from minibroker.protocol.records.payload import iterate_records  # as above
+    from minibroker.protocol.records.payload import iterate_records_of_batch  # as above
 
-    return iterate_records(batch, position, limit_bytes=limit_bytes)
+    return iterate_records_of_batch(batch, position, limit_bytes=limit_bytes)
 
 
 def iterate_batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:

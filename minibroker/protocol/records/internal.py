@@ -33,14 +33,16 @@ class UnknownRecord(ValueError):
     """A key or value of a type or version that Kafka up to 4.3 does not write, or that is too short."""
 
 
-class Decoded(NamedTuple):
+class DecodedMessage(NamedTuple):
     """A message and the version in which it was read."""
 
     message: Message
     version: int
 
 
-def decode_internal_record(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
+def decode_internal_record(
+    topic: str, key: bytes | None, value: bytes | None
+) -> tuple[DecodedMessage, DecodedMessage | None]:
     """Decode key and value of a record in one of these topics. The value is None for a tombstone.
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
@@ -51,13 +53,13 @@ def decode_internal_record(topic: str, key: bytes | None, value: bytes | None) -
     kind = _decode_int16(key, "key")
     if kind not in key_kinds:
         raise UnknownRecord(f"a key of type {kind}")
-    decoded_key = Decoded(key_kinds[kind].decode(key or b"", KEY_VERSION, _INT16.size), KEY_VERSION)
+    decoded_key = DecodedMessage(key_kinds[kind].decode(key or b"", KEY_VERSION, _INT16.size), KEY_VERSION)
     if value is None:
         return decoded_key, None
     version, value_kind = _decode_int16(value, "value"), value_kinds[kind]
     if version not in value_kind.versions:
         raise UnknownRecord(f"{value_kind.__name__} version {version}")
-    return decoded_key, Decoded(value_kind.decode(value, version, _INT16.size), version)
+    return decoded_key, DecodedMessage(value_kind.decode(value, version, _INT16.size), version)
 
 
 def _decode_int16(data: bytes | None, name: str) -> int:

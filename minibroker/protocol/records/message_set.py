@@ -35,7 +35,7 @@ from minibroker.protocol.records.message import (
 )
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.records.windows import Window
+from minibroker.protocol.records.windows import ByteWindow
 from minibroker.protocol.steps import Steps, run_all_steps
 
 _OFFSET_AND_SIZE = Struct(">qi")
@@ -162,7 +162,7 @@ def decompress_inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSE
 
 def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
     """Yield the messages as `iterate_messages_in` does, one at a time, and None for a pause."""
-    window, position, index = Window(decompress_inner_chunks(wrapper)), 0, 0
+    window, position, index = ByteWindow(decompress_inner_chunks(wrapper)), 0, 0
     while True:
         if index % _MESSAGES_AT_ONCE == 0:
             yield None
@@ -187,7 +187,7 @@ def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
     """Return, in steps, the number to add to the inner offsets of a wrapper. Raises as reading it does."""
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0
-    window, position, offset = Window(decompress_inner_chunks(wrapper)), 0, 0
+    window, position, offset = ByteWindow(decompress_inner_chunks(wrapper)), 0, 0
     steps = 0
     while True:
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
@@ -244,7 +244,7 @@ def build_message_set_in_steps(
 ) -> Steps[bytearray]:
     """Build as `build_message_set` does, in steps. A None among the records is a pause."""
     check_codec(compression, magic)
-    encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
+    encoding = _MessageSetEncoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()
     for chunk in compress_chunks(compression, encoding.encode_in_chunks(records), level):
         out += chunk
@@ -257,7 +257,7 @@ def build_message_set_in_steps(
     return bytearray(encode_message(magic, encoding.last_offset, encoding.largest_timestamp, attributes, None, out))
 
 
-class _Encoding:
+class _MessageSetEncoding:
     """Encodes records for a set, and collects the values for a wrapper."""
 
     def __init__(self, magic: int, timestamp_type: int, *, relative: bool) -> None:

@@ -31,7 +31,7 @@ class UnknownMetadata(ValueError):
     """A record of a kind or version that is unknown to Kafka 4.4."""
 
 
-class Frame(NamedTuple):
+class MetadataFrame(NamedTuple):
     """The start of a value: the kind of the record, its version, and the position of its message."""
 
     api_key: int
@@ -58,7 +58,7 @@ def encode_metadata_record(message: Message, metadata_version: int) -> bytes:
     return bytes(out)
 
 
-def read_metadata_frame(value: bytes) -> Frame:
+def read_metadata_frame(value: bytes) -> MetadataFrame:
     """Return the frame of a record's value, also of an unknown kind. Raises UnknownMetadata."""
     try:
         frame_version, position = read_unsigned_varint(value, 0)
@@ -68,7 +68,7 @@ def read_metadata_frame(value: bytes) -> Frame:
         raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
     if frame_version != FRAME_VERSION:
         raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {frame_version}")
-    return Frame(api_key, version, position)
+    return MetadataFrame(api_key, version, position)
 
 
 def decode_metadata_record(value: bytes) -> Message:

@@ -30,7 +30,9 @@ ENCODING_MASK: Final = COMPRESSION_MASK | ELIDED_BIT
 PLAIN_BYTES = 1 << 20  # one piece of an uncompressed batch
 
 
-def iterate_records(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
+def iterate_records_of_batch(
+    batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
+) -> Iterator[Record]:
     """Return the records of the batch at `position`. They may decompress to `limit_bytes`. Includes control records.
 
     The batch must have been checked (`check_batch`), or come from the log. Raises `InvalidRecords` at the first

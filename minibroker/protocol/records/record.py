@@ -52,24 +52,24 @@ def parse_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
     for index in range(header.record_count):
         try:
             record, position = read_record(payload, position, header, append_time)
-        except (MalformedVarint, Malformed) as error:
+        except (MalformedVarint, MalformedRecord) as error:
             raise InvalidRecords(f"record {index} is malformed: {error}", ((index, str(error)),)) from error
         yield record
     if position != len(payload):
         raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
 
 
-class Malformed(ValueError):
+class MalformedRecord(ValueError):
     """A record that contradicts itself."""
 
 
 def read_record(
     payload: Bytes, position: int, header: BatchHeader, append_time: int | None, *, with_headers: bool = True
 ) -> tuple[Record, int]:
-    """Return the record at `position`, and its end. Raises `MalformedVarint`, `Malformed`."""
+    """Return the record at `position`, and its end. Raises `MalformedVarint`, `MalformedRecord`."""
     length, position = read_varint(payload, position)
     if not 1 <= length <= len(payload) - position:
-        raise Malformed(f"a length of {length} bytes, {len(payload) - position} are left")
+        raise MalformedRecord(f"a length of {length} bytes, {len(payload) - position} are left")
     end = position + length
     body = memoryview(payload)[:end]
     timestamp_delta, position = read_varlong(body, position + 1)
@@ -78,7 +78,7 @@ def read_record(
     value, position = _read_bytes(body, position)
     headers, position = _read_headers(body, position) if with_headers else ((), end)
     if position != end:
-        raise Malformed(f"{format_bytes_left(end - position)} in it after its headers")
+        raise MalformedRecord(f"{format_bytes_left(end - position)} in it after its headers")
     timestamp = wrap_to_64_bits(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
@@ -86,12 +86,12 @@ def read_record(
 def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(body, position)
     if not 0 <= count <= len(body) - position:
-        raise Malformed(f"{count} headers, {format_bytes_left(len(body) - position)}")
+        raise MalformedRecord(f"{count} headers, {format_bytes_left(len(body) - position)}")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(body, position)
         if key is None:
-            raise Malformed("a header without a key")
+            raise MalformedRecord("a header without a key")
         value, position = _read_bytes(body, position)
         headers.append(Header(key.decode(errors="replace"), value))
     return tuple(headers), position
@@ -102,5 +102,5 @@ def _read_bytes(body: memoryview, position: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, position
     if length > len(body) - position:
-        raise Malformed(f"{length} bytes of a key or value, {len(body) - position} are left")
+        raise MalformedRecord(f"{length} bytes of a key or value, {len(body) - position} are left")
     return bytes(body[position : position + length]), position + length

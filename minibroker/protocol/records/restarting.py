@@ -19,7 +19,7 @@ from minibroker.protocol.records.varints import (
     read_unsigned,
     wrap_to_64_bits,
 )
-from minibroker.protocol.records.windows import Window
+from minibroker.protocol.records.windows import ByteWindow
 
 # Takes the bytes at hand, the position of the record behind its length, that length, and the record's index. Returns
 # the new start, and the position of the rest of the record; None: the record is left out.
@@ -31,7 +31,7 @@ _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewS
 
 def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return rewrite_record_starts(Window(chunks), count, _make_start_with_offset_delta)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_with_offset_delta)
 
 
 def add_to_timestamps(chunks: Iterator[Bytes], kept_starts: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
@@ -44,7 +44,7 @@ def add_to_timestamps(chunks: Iterator[Bytes], kept_starts: bytes | bytearray, b
         start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw) + by_ms))
         return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
-    return rewrite_record_starts(Window(chunks), len(kept_starts), restart_record)
+    return rewrite_record_starts(ByteWindow(chunks), len(kept_starts), restart_record)
 
 
 def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:
@@ -62,12 +62,12 @@ def restore_attributes_of_payload(payload: bytes, count: int) -> bytes:
 
 def elide_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Elide as `elide_attributes_of_payload` does, from records in pieces. Raises `HasAttributes`."""
-    return rewrite_record_starts(Window(chunks), count, _make_start_without_attributes)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_without_attributes)
 
 
 def restore_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Restore as `restore_attributes_of_payload` does, from records in pieces."""
-    return rewrite_record_starts(Window(chunks), count, _make_start_with_attributes)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_with_attributes)
 
 
 class HasAttributes(Exception):
@@ -93,7 +93,7 @@ def _make_start_with_offset_delta(data: bytes, body: int, length: int, index: in
     return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
 
-def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
+def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -> Iterator[Bytes]:
     """Yield the records in the window with new starts. A piece takes a millisecond at most, and may be empty.
 
     Raises `InvalidRecords`, what the window's chunks raise, and what `new_start` raises.
@@ -122,14 +122,14 @@ def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> It
         yield window.data
 
 
-def _has_read_record_start(window: Window, body: int) -> bool:
+def _has_read_record_start(window: ByteWindow, body: int) -> bool:
     """Return whether the start of the record at `body` is at hand."""
     left = len(window.data) - body
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
 def _rewrite_start_of_large_record(
-    window: Window, extent: tuple[int, int], index: int, new_start: NewStart
+    window: ByteWindow, extent: tuple[int, int], index: int, new_start: NewStart
 ) -> Generator[Bytes, None, int]:
     """Yield a large record in pieces. Return its end in the window's data."""
     body, end = extent
@@ -141,7 +141,7 @@ def _rewrite_start_of_large_record(
 
 
 def _rewrite_some_record_starts(
-    window: Window, position: int, index: int, target: tuple[int, NewStart]
+    window: ByteWindow, position: int, index: int, target: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
     """Return up to some hundred whole records with new starts, and the position and index of the next record."""
     count, new_start = target
@@ -161,7 +161,7 @@ def _rewrite_some_record_starts(
     return out, position, index
 
 
-def _yield_or_drop_until(window: Window, position: int, end: int, *, keeps: bool) -> Generator[Bytes, None, int]:
+def _yield_or_drop_until(window: ByteWindow, position: int, end: int, *, keeps: bool) -> Generator[Bytes, None, int]:
     """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
@@ -173,7 +173,7 @@ def _yield_or_drop_until(window: Window, position: int, end: int, *, keeps: bool
         position = window.drop_and_read_next_chunk(at_hand)
 
 
-def _find_record_extent(window: Window, position: int) -> tuple[int, int] | None:
+def _find_record_extent(window: ByteWindow, position: int) -> tuple[int, int] | None:
     """Return where the record at `position` begins behind its length, and where it ends, maybe behind the data.
 
     Return None if too little is at hand.
@@ -190,6 +190,6 @@ def _find_record_extent(window: Window, position: int) -> tuple[int, int] | None
     return body, end
 
 
-def _make_incomplete_record_error(window: Window, position: int) -> InvalidRecords:
+def _make_incomplete_record_error(window: ByteWindow, position: int) -> InvalidRecords:
     length = read_unsigned(window.data, position, MAX_VARINT_BYTES)[0] >> 1
     return InvalidRecords(f"the record at byte {window.start + position} is malformed: a length of {length} bytes")

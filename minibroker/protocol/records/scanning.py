@@ -38,7 +38,7 @@ MAX_HEADERS: Final = 16  # each header needs at least two columns; records with 
 MAX_RUN: Final = 4096  # records of one look ahead, which is wasted if the run is short
 
 
-class Scan:
+class RecordScan:
     """A scan of the records in `payload`, and what it has found.
 
     The records before `index`, which end at `position`, are good. If `run` returns False, the next one is bad, or bytes
@@ -169,7 +169,7 @@ class Scan:
         return True
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """`length` records of `size_bytes` each, all well formed and with the right offset deltas."""
 
     length: int
@@ -188,7 +188,7 @@ class _Layout(NamedTuple):
     keyed: bool
 
 
-def find_run_of_records(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
+def find_run_of_records(payload: bytes | bytearray, position: int, index: int, count: int) -> RecordRun | None:
     """Return the run that begins with record `index` of `count`, at `position`; None if there is none.
 
     A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
@@ -208,7 +208,7 @@ def find_run_of_records(payload: bytes | bytearray, position: int, index: int, c
     timestamp_deltas = [_slice_column(payload, start, size, length) for start in layout.timestamp_delta]
     if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_rows_whole_varints(timestamp_deltas):
         return None
-    return Run(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
+    return RecordRun(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
 
 def _may_begin_run(payload: bytes | bytearray, position: int) -> bool:

@@ -21,7 +21,7 @@ DRAFT_SET_BYTES = 45
 DRAFT_MESSAGE_BYTES = 17
 
 
-class Overhead(NamedTuple):
+class FormatOverhead(NamedTuple):
     """The bytes besides keys and values of `records` records, in each format, and as the first draft expected them."""
 
     records: int
@@ -33,14 +33,14 @@ class Overhead(NamedTuple):
     expected_after: int
 
 
-def measure_format_overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
+def measure_format_overhead(count: int, key_bytes: int, value_bytes: int) -> FormatOverhead:
     """Measure `count` records (1 or more), a millisecond apart, without headers and compression."""
     old = [len(build_records_in_format(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
     batch = build_records_in_format(_make_records(count, key_bytes, value_bytes), MAGIC)
     shorter = elide_attributes(batch, check_batch(batch))
     assert shorter is not None
     carried = count * (key_bytes + value_bytes)
-    return Overhead(
+    return FormatOverhead(
         records=count,
         format_0=old[0] - carried,
         format_1=old[1] - carried,

@@ -15,10 +15,10 @@ from minibroker.protocol.records.formats import is_old_format
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import find_base_offset_in_steps, iterate_messages_in_steps
 from minibroker.protocol.records.payload import get_payload_if_small, iterate_payload_chunks
-from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.record import MalformedRecord, Record, read_record
 from minibroker.protocol.records.slicing import RecordSlice, iterate_record_slices
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
-from minibroker.protocol.records.windows import Extent, LargeRecord, Window
+from minibroker.protocol.records.windows import ByteWindow, LargeRecord, RecordExtent
 from minibroker.protocol.steps import Steps
 
 WHOLE_BYTES = 1 << 20  # decompressed at once, outside of the event loop
@@ -41,7 +41,7 @@ def _stream_batch_records(
 ) -> Iterator[Record | None]:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     limit_bytes = MAX_UNCOMPRESSED_BYTES if with_values else UNBOUNDED_BYTES
-    window = Window(iterate_payload_chunks(batch, position, header, limit_bytes))
+    window = ByteWindow(iterate_payload_chunks(batch, position, header, limit_bytes))
     at = 0
     for index in range(header.record_count):
         if index % _RECORDS_AT_ONCE == 0:
@@ -54,13 +54,13 @@ def _stream_batch_records(
                 record, at = yield from _read_large_record(window, extent, (header, append_time), with_values)
             else:
                 record, at = read_record(window.data, at, header, append_time, with_headers=False)
-        except (MalformedVarint, Malformed) as error:
+        except (MalformedVarint, MalformedRecord) as error:
             raise InvalidRecords(f"record {index} is malformed: {error}", ((index, str(error)),)) from error
         yield record
 
 
 def _read_large_record(
-    window: Window, extent: Extent, times: tuple[BatchHeader, int | None], with_values: bool
+    window: ByteWindow, extent: RecordExtent, times: tuple[BatchHeader, int | None], with_values: bool
 ) -> Steps[tuple[Record, int]]:
     """Return a large record, and its end."""
     header, append_time = times
@@ -79,7 +79,7 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
     """
     if limit_bytes >= MAX_RECORD_BYTES or not header.compression or is_old_format(batch, 0):
         return
-    window, at = Window(iterate_payload_chunks(batch, 0, header)), 0
+    window, at = ByteWindow(iterate_payload_chunks(batch, 0, header)), 0
     for index in range(header.record_count):
         if index % _RECORDS_AT_ONCE == 0:
             yield
@@ -103,10 +103,10 @@ def stream_record_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSl
     payload = get_payload_if_small(batch, header, WHOLE_BYTES)
     if payload is not None:
         return iterate_record_slices(payload, header.record_count)
-    return slice_keyed_records(Window(iterate_payload_chunks(batch, 0, header)), header.record_count)
+    return slice_keyed_records(ByteWindow(iterate_payload_chunks(batch, 0, header)), header.record_count)
 
 
-def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
+def slice_keyed_records(window: ByteWindow, count: int) -> Iterator[RecordSlice | None]:
     """Yield the `count` records in the window as `iterate_record_slices`, but with invalid ends, and None to pause.
 
     Raises `InvalidRecords`, and what the window's chunks raise.
@@ -136,18 +136,18 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
         raise InvalidRecords("bytes are left after the last record")
 
 
-def _find_record_extent(window: Window, position: int) -> Extent | None:
+def _find_record_extent(window: ByteWindow, position: int) -> RecordExtent | None:
     try:
         return window.find_record_extent(position)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
 
 
-def _slice_large_record(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int]]:
+def _slice_large_record(window: ByteWindow, extent: RecordExtent) -> Steps[tuple[RecordSlice, int]]:
     walked = LargeRecord(window, extent, keeps=1)
     try:
         yield from walked.step_over_record(with_headers=False)
-    except (MalformedVarint, Malformed) as error:
+    except (MalformedVarint, MalformedRecord) as error:
         raise InvalidRecords(f"the record that ends at byte {extent.end} is malformed: {error}") from error
     deltas = to_zigzag(walked.offset_delta), to_zigzag(walked.timestamp_delta)
     return (0, 0, *deltas, walked.key, walked.value_bytes < 0), walked.position

@@ -19,8 +19,8 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.payload import ENCODING_MASK, iterate_payload_chunks
-from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.scanning import Scan
+from minibroker.protocol.records.record import MalformedRecord, Record, read_record
+from minibroker.protocol.records.scanning import RecordScan
 from minibroker.protocol.records.slicing import iterate_record_slices
 from minibroker.protocol.records.varints import (
     INT64_MAX,
@@ -31,7 +31,7 @@ from minibroker.protocol.records.varints import (
     from_zigzag,
     wrap_to_64_bits,
 )
-from minibroker.protocol.records.windows import Extent, LargeRecord, Window
+from minibroker.protocol.records.windows import ByteWindow, LargeRecord, RecordExtent
 from minibroker.protocol.steps import Steps, run_all_steps
 
 NO_TIMESTAMP: Final = -1
@@ -48,7 +48,7 @@ class MisnumberedRecords(InvalidRecords):
     """Records whose only fault are the offset deltas."""
 
 
-class Rules(NamedTuple):
+class RecordRules(NamedTuple):
     """The rules for records.
 
     With `keys_required` (a compacted topic) no key may be null. Timestamps other than -1 must be from `earliest_ms` to
@@ -65,7 +65,7 @@ class Rules(NamedTuple):
         return timestamp == NO_TIMESTAMP or self.earliest_ms <= timestamp <= self.latest_ms
 
 
-def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> int:
+def check_records(data: Bytes, position: int, header: BatchHeader, rules: RecordRules) -> int:
     """Check all records of the batch at `position`. Return their largest timestamp, -1 for none.
 
     Every record must parse and end where its length says, nothing may follow the last record, and the rules must hold.
@@ -83,7 +83,7 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     return run_all_steps(check_records_in_steps(data, position, header, rules))
 
 
-def check_plain_records(data: memoryview, header: BatchHeader, rules: Rules) -> int:
+def check_plain_records(data: memoryview, header: BatchHeader, rules: RecordRules) -> int:
     """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
     check_batch_header(header)
     payload = bytes(data[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
@@ -93,23 +93,25 @@ def check_plain_records(data: memoryview, header: BatchHeader, rules: Rules) -> 
     return run_all_steps(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 
 
-def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
+def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: RecordRules) -> Steps[int]:
     """Check records as `check_records` does, in steps, with only a piece of the records in memory."""
     check_batch_header(header)
-    return (yield from check_records_in_window(Window(iterate_payload_chunks(data, position, header)), header, rules))
+    return (
+        yield from check_records_in_window(ByteWindow(iterate_payload_chunks(data, position, header)), header, rules)
+    )
 
 
-def check_records_in_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
+def check_records_in_window(window: ByteWindow, header: BatchHeader, rules: RecordRules) -> Steps[int]:
     """Check a batch as `check_records_in_steps` does. The window begins with its first record."""
     window.drop_and_read_next_chunk(0)
     if len(window.data) < SMALL_BYTES:
         window.drop_and_read_next_chunk(0)
     yield
     largest = _find_largest_timestamp_if_valid(window.data, header, rules) if window.ended else None
-    return (yield from _Checking(window, header, rules).check_all_records()) if largest is None else largest
+    return (yield from _RecordsCheck(window, header, rules).check_all_records()) if largest is None else largest
 
 
-def _is_single_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> bool:
+def _is_single_usual_record(data: bytes, header: BatchHeader, rules: RecordRules) -> bool:
     """Return whether the only record is of the usual kind: good, below 8 KiB, without attributes, deltas and headers.
 
     Its timestamp is then the batch's. Another record may also be good.
@@ -150,9 +152,9 @@ def _is_single_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> b
         return False
 
 
-def _find_largest_timestamp_if_valid(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
+def _find_largest_timestamp_if_valid(payload: bytes, header: BatchHeader, rules: RecordRules) -> int | None:
     """Return the largest timestamp of a few records, -1 for none; None if a record is bad."""
-    scan = Scan(payload, header.record_count)
+    scan = RecordScan(payload, header.record_count)
     if not scan.scan_all_records():
         return None
     smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
@@ -171,7 +173,7 @@ class RecordErrors:
         self.code = ErrorCode.INVALID_RECORD
         self.listed: list[tuple[int, str]] = []
 
-    def check_record(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
+    def check_record(self, index: int, record: Record, rules: RecordRules, has_key: bool) -> None:
         """Check a record, and list it for its missing key or else for its timestamp."""
         if rules.keys_required and not has_key:
             self.add_record_error(index, NO_KEY_MESSAGE)
@@ -193,14 +195,14 @@ class RecordErrors:
         return InvalidRecords(summarize_errors(self, self.code), tuple(self.listed), self.code)
 
 
-class _Checking:
+class _RecordsCheck:
     """The check of the records of one batch, through a window."""
 
-    def __init__(self, window: Window, header: BatchHeader, rules: Rules) -> None:
+    def __init__(self, window: ByteWindow, header: BatchHeader, rules: RecordRules) -> None:
         self._window = window
         self._header = header
         self._rules = rules
-        self._scan = Scan(window.data, header.record_count)
+        self._scan = RecordScan(window.data, header.record_count)
         self._noted = (
             0,
             0,
@@ -280,12 +282,12 @@ class _Checking:
         else:
             yield from self._find_first_invalid_value(extent)
 
-    def _step_over_large_record(self, extent: Extent) -> Steps[None]:
+    def _step_over_large_record(self, extent: RecordExtent) -> Steps[None]:
         scan, window = self._scan, self._window
         record = LargeRecord(window, extent)
         try:
             yield from record.step_over_record()
-        except (MalformedVarint, Malformed) as error:
+        except (MalformedVarint, MalformedRecord) as error:
             raise (yield from self._make_error_of_next_record(str(error), extent)) from error
         self._remember_wrong_offset_delta(record.offset_delta)
         timestamp = self._check_record(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
@@ -293,18 +295,18 @@ class _Checking:
         scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
         self._noted = scan.index, scan.position
 
-    def _find_first_invalid_value(self, extent: Extent) -> Steps[None]:
+    def _find_first_invalid_value(self, extent: RecordExtent) -> Steps[None]:
         """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
             raise (yield from self._make_error_of_next_record("", extent))
         try:
             record, _ = read_record(window.data, scan.position, self._header, None)
-        except (MalformedVarint, Malformed) as error:
+        except (MalformedVarint, MalformedRecord) as error:
             raise (yield from self._make_error_of_next_record(str(error), extent)) from error
         self._remember_wrong_offset_delta(record.offset - self._header.base_offset)
 
-    def _make_error_of_next_record(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
+    def _make_error_of_next_record(self, message: str, extent: RecordExtent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
         index, size = self._scan.index, (yield from self._window.skip_and_count_remaining_bytes(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:

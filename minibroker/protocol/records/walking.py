@@ -48,10 +48,10 @@ _BATCH_PATTERN = pattern(rb"\x02(?=.{4}\x00.[\x00-\x7f])", DOTALL)
 _MESSAGE_PATTERN = pattern(rb"\x00(?=.{7}\x00(?!\x00{3}).{7}[\x00\x01][\x00-\x0f])", DOTALL)
 
 # `read(position, size)`: returns `size` bytes, `BLOCK_BYTES` at most, from there on, fewer only at the end.
-Read = Callable[[int, int], memoryview]
+ReadBytes = Callable[[int, int], memoryview]
 
 
-class Wrong(Enum):
+class BatchProblem(Enum):
     """Why bytes are not a batch."""
 
     HEADER = "the bytes end within it"
@@ -83,7 +83,7 @@ class PassedOver(NamedTuple):
 
     position: int
     size_bytes: int
-    wrong: Wrong
+    wrong: BatchProblem
     expected: str
     found: str
 
@@ -98,7 +98,7 @@ class BatchWalker:
 
     def __init__(
         self,
-        readers: Callable[[], Read],
+        readers: Callable[[], ReadBytes],
         size_bytes: int,
         *,
         next_offset: int = 0,
@@ -127,8 +127,10 @@ class BatchWalker:
         if batch.is_sound or (header.magic == MAGIC and self._may_begin_batch(position + header.size_bytes)):
             return batch
         if header.magic < MAGIC and self._is_format_2(position, header):
-            return self._make_passed_over_range(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
-        return self._make_passed_over_range(position, Wrong.CHECKSUM, *format_checksums(batch))
+            return self._make_passed_over_range(
+                position, BatchProblem.MAGIC, _describe_magic_at(position), f"{header.magic}"
+            )
+        return self._make_passed_over_range(position, BatchProblem.CHECKSUM, *format_checksums(batch))
 
     def read_header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
@@ -151,7 +153,7 @@ class BatchWalker:
         """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
-    def _find_plausible_header(self, read: Read, position: int) -> BatchHeader | None:
+    def _find_plausible_header(self, read: ReadBytes, position: int) -> BatchHeader | None:
         head = read(position, HEADER_BYTES)
         if len(head) < MIN_MESSAGE_BYTES[0] or head[MAGIC_POSITION] > MAGIC:
             return None
@@ -183,24 +185,24 @@ class BatchWalker:
         stored = int.from_bytes(self._read(position + CRC_POSITION, CRC_START - CRC_POSITION))
         return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
 
-    def _describe_damage(self, position: int) -> tuple[Wrong, str, str]:
+    def _describe_damage(self, position: int) -> tuple[BatchProblem, str, str]:
         """Return (what is wrong, what was expected, what was found) for bytes that are not the header of a batch."""
         head, left = self._read(position, HEADER_BYTES), self.size_bytes - position
         if len(head) < HEADER_BYTES:
             found = f"the end of the file after {len(head)}"
-            return Wrong.HEADER, f"the {HEADER_BYTES} bytes of a batch's header", found
+            return BatchProblem.HEADER, f"the {HEADER_BYTES} bytes of a batch's header", found
         if not any(head):
-            return Wrong.ZEROS, "a record batch", "zeros"
+            return BatchProblem.ZEROS, "a record batch", "zeros"
         magic = int.from_bytes(head[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
         if not 0 <= magic <= MAGIC:
-            return Wrong.MAGIC, _describe_magic_at(position), f"{magic}"
+            return BatchProblem.MAGIC, _describe_magic_at(position), f"{magic}"
         size_bytes, least_bytes = read_header(head).size_bytes, MIN_LENGTHS[magic] + LOG_OVERHEAD_BYTES
         what = "batch" if magic == MAGIC else "message"
         if size_bytes < least_bytes:
-            return Wrong.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
-        return Wrong.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
+            return BatchProblem.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
+        return BatchProblem.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _make_passed_over_range(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
+    def _make_passed_over_range(self, position: int, wrong: BatchProblem, expected: str, found: str) -> PassedOver:
         resume = self._find_resume_position(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"

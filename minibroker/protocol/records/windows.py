@@ -15,7 +15,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import format_bytes_left
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, STEP_BYTES, UNBOUNDED_BYTES
-from minibroker.protocol.records.record import Malformed
+from minibroker.protocol.records.record import MalformedRecord
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
@@ -30,7 +30,7 @@ from minibroker.protocol.steps import Steps
 LARGE_BYTES = 1 << 14  # `LargeRecord` steps over larger records
 
 
-class Window:
+class ByteWindow:
     """The part of the bytes from `chunks` that is at hand: `data`, which begins at byte `start` of all.
 
     `ended` says that nothing follows `data`. Records above `large_bytes` are large.
@@ -85,7 +85,7 @@ class Window:
             yield
         return self.end
 
-    def find_record_extent(self, position: int) -> Extent | None:
+    def find_record_extent(self, position: int) -> RecordExtent | None:
         """Return the extent of the record at `position` of `data`, by its length; None if too little is at hand.
 
         Raises `MalformedVarint`, also if the data ends within the length.
@@ -96,14 +96,14 @@ class Window:
             if self.ended or len(self.data) - position >= MAX_VARINT_BYTES:
                 raise
             return None
-        return Extent(from_zigzag(raw), self.start + body)
+        return RecordExtent(from_zigzag(raw), self.start + body)
 
-    def needs_more_bytes(self, extent: Extent) -> bool:
+    def needs_more_bytes(self, extent: RecordExtent) -> bool:
         """Return whether a record that is not large may be complete after reading more."""
         return 1 <= extent.length <= self.large_bytes and extent.end > self.end and not self.ended
 
 
-class Extent(NamedTuple):
+class RecordExtent(NamedTuple):
     """A record's length, and the beginning of its body, counted from the start of all."""
 
     length: int
@@ -135,7 +135,7 @@ class LargeRecord:
         "_keeps",
     )
 
-    def __init__(self, window: Window, extent: Extent, *, keeps: int = 0) -> None:
+    def __init__(self, window: ByteWindow, extent: RecordExtent, *, keeps: int = 0) -> None:
         self.timestamp_delta = self.offset_delta = 0
         self.key_bytes = self.value_bytes = -1
         self.key: bytes | None = None
@@ -160,11 +160,11 @@ class LargeRecord:
         if with_headers:
             yield from self._skip_headers()
             if self._left_bytes:
-                raise Malformed(f"{format_bytes_left(self._left_bytes)} in it after its headers")
+                raise MalformedRecord(f"{format_bytes_left(self._left_bytes)} in it after its headers")
         self.position += self._left_bytes
         yield from self._read_until_available(0)
         if self.position > len(self._window.data):
-            raise Malformed("it ends early")
+            raise MalformedRecord("it ends early")
 
     @property
     def _left_bytes(self) -> int:
@@ -192,7 +192,7 @@ class LargeRecord:
         if size < 0:
             return -1, None
         if size > self._left_bytes:
-            raise Malformed(f"{size} bytes of a key or value, {self._left_bytes} are left")
+            raise MalformedRecord(f"{size} bytes of a key or value, {self._left_bytes} are left")
         if self._keeps <= 0:
             self.position += size
             return size, None
@@ -217,7 +217,7 @@ class LargeRecord:
     def _skip_headers(self) -> Steps[None]:
         count = yield from self._read_varint(MAX_VARINT_BYTES)
         if not 0 <= count <= self._left_bytes:
-            raise Malformed(f"{count} headers, {format_bytes_left(self._left_bytes)}")
+            raise MalformedRecord(f"{count} headers, {format_bytes_left(self._left_bytes)}")
         while count:
             yield from self._read_until_available(2)
             window = self._window
@@ -228,7 +228,7 @@ class LargeRecord:
             if not passed:  # the header is not completely at hand, or unusual
                 size, _ = yield from self._skip_nullable_bytes()
                 if size < 0:
-                    raise Malformed("a header without a key")
+                    raise MalformedRecord("a header without a key")
                 yield from self._skip_nullable_bytes()
                 count -= 1
 

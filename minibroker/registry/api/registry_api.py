@@ -19,7 +19,7 @@ from minibroker.registry.api.registry_routes import (
 from minibroker.registry.api.settings_api import SettingsApi
 from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.coroutine_slices import Slices, yield_after_large_text
+from minibroker.registry.state.coroutine_slices import LoopSlices, yield_after_large_text
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     WILDCARD,
@@ -192,7 +192,7 @@ class RegistryApi(SettingsApi):
     async def list_schemas(self, request: Request) -> Answer:
         """Return the versions of all subjects with a prefix, or also of those that have such an alias."""
         state, deleted = await self._registry.read_state(), request.get_query_flag("deleted")
-        latest, rules, slices = request.get_query_flag("latestOnly"), request.get_query_text("ruleType"), Slices()
+        latest, rules, slices = request.get_query_flag("latestOnly"), request.get_query_text("ruleType"), LoopSlices()
         first, count = request.get_query_number("offset", 0), parse_limit(request, SCHEMAS_MAX)
         prefix = normalize_subject(request.get_query_text("subjectPrefix"))
         aliases = _group_aliases(state, prefix) if request.get_query_flag("aliases") else {}

@@ -27,14 +27,14 @@ WITH_SUBJECT = ("subjects", "deks")
 WITH_SETTINGS = ("config", "mode")
 
 
-class Guard(Protocol):
+class RegistryGuard(Protocol):
     """Decides who may send requests."""
 
     async def authenticate(self, request: Request) -> str | None:
         """Return the name of the user, or None if nobody need log in. Raises RegistryError(401)."""
 
 
-class Observer(Protocol):
+class RequestObserver(Protocol):
     """Sees requests, and may answer them instead of the registry."""
 
     async def answer_instead(self, request: Request) -> Answer | None:
@@ -50,8 +50,8 @@ class RegistryApplication:
     def __init__(
         self,
         api: RegistryApi,
-        guard: Guard | None = None,
-        observer: Observer | None = None,
+        guard: RegistryGuard | None = None,
+        observer: RequestObserver | None = None,
         *,
         is_private: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class RegistryApplication:
             return answer
         except RegistryError as error:
             return Answer(make_error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
-        except messages.Refused as error:
+        except messages.RequestRefused as error:
             return make_error_answer(RegistryError(error.status, error.message))
         except ImportError as error:  # of what only some schemas need
             return make_error_answer(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))

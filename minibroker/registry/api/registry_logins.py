@@ -31,7 +31,7 @@ WAIT_SECONDS: Final = 10.0  # for the keys of an issuer
 _KEY: Final = os.urandom(32)  # of this process, so that no password is kept
 
 
-class BrokersUsers:
+class BrokerUsersGuard:
     """Lets in who could log in at the broker's first listener."""
 
     def __init__(self, cluster: Callable[[], Broker]) -> None:

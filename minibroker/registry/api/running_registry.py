@@ -12,12 +12,12 @@ from minibroker.addresses import HostPort, is_loopback, parse_host_port
 from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.lifecycle import StartError
 from minibroker.registry.state.registry import Registry
-from minibroker.web.asgi import Asgi
+from minibroker.web.asgi import AsgiApplication
 from minibroker.web.server import Server
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
-    from minibroker.registry.api.registry_application import Observer, RegistryApplication
+    from minibroker.registry.api.registry_application import RegistryApplication, RequestObserver
     from minibroker.web.messages import Answer, Request
 
 REMEDY: Final = (
@@ -28,14 +28,16 @@ REMEDY: Final = (
 class RunningRegistry:
     """A registry, and its address."""
 
-    def __init__(self, cluster: Callable[[], Broker], address: HostPort, observer: Observer | None = None) -> None:
+    def __init__(
+        self, cluster: Callable[[], Broker], address: HostPort, observer: RequestObserver | None = None
+    ) -> None:
         """`cluster` returns the broker that runs now. Raises StartError if the address is taken."""
         self._cluster, self._observer = cluster, observer
         self._is_private = is_loopback(address.host)
         self.registry = Registry(cluster)
         with _translate_start_errors():
             self.server = Server(address)
-        self._asgi = Asgi(self.answer)
+        self._asgi = AsgiApplication(self.answer)
 
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
@@ -51,9 +53,9 @@ class RunningRegistry:
         """The paths of the registry, which are imported for its first request, unless they were before."""
         from minibroker.registry.api.registry_api import RegistryApi
         from minibroker.registry.api.registry_application import RegistryApplication
-        from minibroker.registry.api.registry_logins import BrokersUsers
+        from minibroker.registry.api.registry_logins import BrokerUsersGuard
 
-        api, users = RegistryApi(self.registry), BrokersUsers(self._cluster)
+        api, users = RegistryApi(self.registry), BrokerUsersGuard(self._cluster)
         return RegistryApplication(api, users, self._observer, is_private=self._is_private)
 
 

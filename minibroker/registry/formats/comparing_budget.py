@@ -22,7 +22,7 @@ class TooMuch(Exception):
     """A comparison would take too long, or nobody waits for it any more; the message says which."""
 
 
-class Budget:
+class ComparingBudget:
     """The steps of one comparison, which a thread takes; the loop may abandon it."""
 
     def __init__(self, steps: int = STEPS) -> None:
@@ -52,7 +52,7 @@ class Budget:
         return text
 
 
-class Found:
+class CountedChanges:
     """What was found in two parts of schemas: changes, what was found in their own parts, and how many all that is."""
 
     __slots__ = ("count", "parts")
@@ -63,7 +63,7 @@ class Found:
         self.count = min(sum(_count_counted_parts(part, is_counted) for part in parts), MANY)
 
 
-class Below(NamedTuple):
+class ChangesBelow(NamedTuple):
     """What was found one step below: a part with a name, or an index."""
 
     step: str
@@ -71,14 +71,14 @@ class Below(NamedTuple):
 
 
 def _count_counted_parts(part: Any, counts: Callable[[Any], bool]) -> int:
-    if isinstance(part, Found):
+    if isinstance(part, CountedChanges):
         return part.count
-    if isinstance(part, Below):
+    if isinstance(part, ChangesBelow):
         return sum(_count_counted_parts(each, counts) for each in part.parts)
     return int(counts(part))
 
 
-def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[str, ...], Any]]:
+def walk_changes(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield changes in order, each with the steps to it; nothing of a part without any that count.
 
     How deep parts are within each other has no bound. Raises TooMuch.
@@ -89,11 +89,11 @@ def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[s
         inner, is_below = waiting[-1]
         for part in inner:
             budget.spend_steps()
-            if isinstance(part, Below):
+            if isinstance(part, ChangesBelow):
                 path.append(part.step)
                 waiting.append((iter(part.parts), True))
                 break
-            if not isinstance(part, Found):
+            if not isinstance(part, CountedChanges):
                 budget.spend_steps(len(path))
                 yield tuple(path), part
             elif part.count:

@@ -15,7 +15,7 @@ MAXIMUM_DEPTH: Final = 100
 VALUES_BETWEEN_LOOKS: Final = 5_000  # at the time: 30 ms of nested records
 
 
-class Values:
+class DecodingBudget:
     """The values that were made of some data. With `seconds`, no more are made once they are over."""
 
     def __init__(self, seconds: float | None = None) -> None:

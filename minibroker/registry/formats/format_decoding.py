@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES, Values
+from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES, DecodingBudget
 from minibroker.registry.formats.java_json import make_json_decoder
 from minibroker.registry.formats.schema import InvalidData, ParsedSchema
 
@@ -26,7 +26,7 @@ TEXT_OF_JSON: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 Headers = Iterable[tuple[str, bytes | None]]
 
 
-class Framed(NamedTuple):
+class FramedData(NamedTuple):
     """Data, and which schema it has. `after_id` is what comes after an id in a header, or None if data does."""
 
     schema: int | UUID
@@ -34,7 +34,7 @@ class Framed(NamedTuple):
     after_id: bytes | None = None
 
 
-def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = False) -> Framed | None:
+def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = False) -> FramedData | None:
     """Return the data of a record's key or value and its schema's id or GUID, or None if it says none.
 
     A header counts before what the data begins with, as for Confluent's deserializers.
@@ -44,19 +44,19 @@ def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = Fal
     header = KEY_HEADER if key else VALUE_HEADER
     for name, value in headers:
         if name == header and value is not None:
-            identifier = _split_identifier(value)
+            identifier = _split_off_schema_id(value)
             if identifier is not None:
-                return Framed(identifier[0], data, identifier[1])
-    identifier = _split_identifier(data)
-    return None if identifier is None else Framed(*identifier)
+                return FramedData(identifier[0], data, identifier[1])
+    identifier = _split_off_schema_id(data)
+    return None if identifier is None else FramedData(*identifier)
 
 
-def decode(kind: str, schema: ParsedSchema, record: Framed, seconds: float | None = None) -> Any:
+def decode_framed_data(kind: str, schema: ParsedSchema, record: FramedData, seconds: float | None = None) -> Any:
     """Return the value of a record's data as Python's own. Raises InvalidData, also if it takes longer than `seconds`.
 
     `kind` is Confluent's name of the format: "AVRO", "JSON" or "PROTOBUF"; `schema` was parsed by that format.
     """
-    values = Values(seconds)
+    values = DecodingBudget(seconds)
     if kind == "JSON":
         return _decode_json(record.data, values)
     if kind == "AVRO":
@@ -66,7 +66,7 @@ def decode(kind: str, schema: ParsedSchema, record: Framed, seconds: float | Non
     raise InvalidData(f"there is no format {kind}")
 
 
-def _split_identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
+def _split_off_schema_id(data: bytes) -> tuple[int | UUID, bytes] | None:
     """Return the id or GUID that data begins with, and what comes after it, or None."""
     if len(data) >= 5 and data[0] == ID_MAGIC:
         return int.from_bytes(data[1:5], "big"), data[5:]
@@ -75,7 +75,7 @@ def _split_identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
     return None
 
 
-def _decode_json(data: bytes, values: Values) -> Any:
+def _decode_json(data: bytes, values: DecodingBudget) -> Any:
     count = sum(map(data.count, BETWEEN_VALUES))
     if count > MAXIMUM_VALUES:  # it may be that many are in texts
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
@@ -89,7 +89,7 @@ def _decode_json(data: bytes, values: Values) -> Any:
         raise InvalidData(f"the data is no JSON: {error}") from None
 
 
-def _decode_avro(schema: ParsedSchema, data: bytes, values: Values) -> Any:
+def _decode_avro(schema: ParsedSchema, data: bytes, values: DecodingBudget) -> Any:
     from minibroker.registry.formats.avro import AvroSchema
     from minibroker.registry.formats.avro.avro_reading import read_avro
 
@@ -97,7 +97,7 @@ def _decode_avro(schema: ParsedSchema, data: bytes, values: Values) -> Any:
     return read_avro(schema.type, data, values)
 
 
-def _decode_protobuf(schema: ParsedSchema, record: Framed, values: Values) -> Any:
+def _decode_protobuf(schema: ParsedSchema, record: FramedData, values: DecodingBudget) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
     from minibroker.registry.formats.protobuf.protobuf_decoding import read_message_indexes, read_protobuf

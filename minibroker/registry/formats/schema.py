@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.registry.formats.comparing_budget import Budget
+from minibroker.registry.formats.comparing_budget import ComparingBudget
 
 REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"  # where Protobuf lacks
 
@@ -70,5 +70,5 @@ class Format(Protocol):
     def parse(self, text: str, references: Mapping[str, str]) -> ParsedSchema:
         """Parse a schema. Raises InvalidSchema."""
 
-    def list_incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+    def list_incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
         """Return why the reader cannot read what was written with the writer. Raises TooMuch."""

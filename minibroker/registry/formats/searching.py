@@ -6,18 +6,18 @@ from typing import Final
 
 from minibroker.patterns.program import MAXIMUM_EFFORT, Pattern
 from minibroker.patterns.syntax import InvalidPattern
-from minibroker.registry.formats.comparing_budget import Budget
+from minibroker.registry.formats.comparing_budget import ComparingBudget
 
 EFFORT_OF_A_CHARACTER: Final = 10  # of a pattern, to compile it
 
 
-class Finder:
+class PatternFinder:
     """Searches for one comparison: the instructions of patterns are steps of its budget.
 
     Its patterns are its own: threads search at the same time, and a pattern counts its effort and keeps what it found.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ComparingBudget) -> None:
         self._budget = budget
         self._patterns: dict[str, Pattern | None] = {}
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.schema import ParsedSchema
-from minibroker.registry.state.contracts import Part, get_property, get_reserved_names
-from minibroker.registry.state.coroutine_slices import Left, Slices
+from minibroker.registry.state.contracts import ContractPart, get_property, get_reserved_names
+from minibroker.registry.state.coroutine_slices import Left, LoopSlices
 from minibroker.registry.state.registry_configs import get_compatibility_level
 from minibroker.registry.state.registry_errors import make_invalid_schema_error
 from minibroker.registry.state.schema_formats import SchemaFormats
@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
 
     kind: str
     parsed: ParsedSchema
-    metadata: Part
+    metadata: ContractPart
 
 
 async def find_incompatibilities(
@@ -35,18 +35,18 @@ async def find_incompatibilities(
     config: Mapping[str, Any],
     candidate: Candidate,
     earlier: Sequence[StoredSchema],
-    left: Left | None = None,
+    wait_until_left: Left | None = None,
 ) -> list[str]:
     """Return why a schema is not compatible with the earlier ones, which are given with the oldest first.
 
     Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed, if it takes too
-    long to compare two of them, or once `left` returns: the client is gone.
+    long to compare two of them, or once `wait_until_left` returns: the client is gone.
     """
     level, validates = get_compatibility_level(config), config.get("validateFields") is True
     texts = _find_reserved_differences(candidate, earlier) if validates else []
     others = _select_compatibility_group(config, candidate, earlier)
-    slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
-    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, left=left)
+    slices, lenient = LoopSlices(), config.get("compatibilityPolicy") == "LENIENT"
+    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, left=wait_until_left)
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.pause_if_slice_over()
@@ -98,13 +98,13 @@ async def _find_differences_from_earlier(
         texts = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            texts += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
+            texts += [_fill_schema_names_in(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
-            texts += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
+            texts += [_fill_schema_names_in(each, "new", "old") for each in await compare(candidate.parsed, older)]
     return [*texts, *_describe_old_schema(schema)] if texts else []
 
 
-def _fill_message(message: str, reader: str, writer: str) -> str:
+def _fill_schema_names_in(message: str, reader: str, writer: str) -> str:
     return message.replace("%s", reader, 1).replace("%s", writer, 1)
 
 

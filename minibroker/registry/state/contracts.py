@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-Part = Mapping[str, Any] | None
+ContractPart = Mapping[str, Any] | None
 
 VERSION: Final = "confluent:version"  # a property of the metadata
 RESERVED: Final = "confluent:reserved"  # another one: names of fields, with commas between them
@@ -24,7 +24,7 @@ class InvalidRules(ValueError):
     """Rules are not valid, although each part of them is of the right type."""
 
 
-def merge_metadata(older: Part, newer: Part) -> Part:
+def merge_metadata(older: ContractPart, newer: ContractPart) -> ContractPart:
     """Return both metadata; what is newer takes precedence."""
     if older is None or newer is None:
         return newer if older is None else older
@@ -33,7 +33,7 @@ def merge_metadata(older: Part, newer: Part) -> Part:
     return {name: value for name, value in (merged | {"sensitive": sensitive}).items() if value}
 
 
-def merge_rules(older: Part, newer: Part) -> Part:
+def merge_rules(older: ContractPart, newer: ContractPart) -> ContractPart:
     """Return both sets of rules; a newer rule replaces one of its name."""
     if older is None or newer is None:
         return newer if older is None else older
@@ -45,7 +45,7 @@ def merge_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def has_same_metadata(required: Part, metadata: Part, version: int) -> bool:
+def has_same_metadata(required: ContractPart, metadata: ContractPart, version: int) -> bool:
     """Return whether metadata are those of a version; of which only one need say so."""
     asked, told = get_property(required, VERSION), get_property(metadata, VERSION)
     if asked is None and told is not None:
@@ -55,17 +55,17 @@ def has_same_metadata(required: Part, metadata: Part, version: int) -> bool:
     return required == metadata
 
 
-def set_version_in_metadata(metadata: Part, version: int | str) -> Part:
+def set_version_in_metadata(metadata: ContractPart, version: int | str) -> ContractPart:
     """Return metadata with the version of the schema."""
     return merge_metadata(metadata, {"properties": {VERSION: str(version)}})
 
 
-def get_property(metadata: Part, name: str) -> str | None:
+def get_property(metadata: ContractPart, name: str) -> str | None:
     """Return a property of metadata, or None."""
     return None if metadata is None else (metadata.get("properties") or {}).get(name)
 
 
-def get_reserved_names(metadata: Part) -> set[str]:
+def get_reserved_names(metadata: ContractPart) -> set[str]:
     """Return the names of fields that metadata reserve."""
     return {name.strip() for name in (get_property(metadata, RESERVED) or "").split(",")} - {""}
 
@@ -108,7 +108,7 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
         raise ValueError(message)
 
 
-def normalize_contract_part(part: Any) -> Part:
+def normalize_contract_part(part: Any) -> ContractPart:
     """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
 
     Raises ValueError.

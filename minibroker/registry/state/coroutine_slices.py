@@ -13,7 +13,7 @@ LARGE_BYTES: Final = 64 << 10  # JSON of this size takes about half a millisecon
 Left = Callable[[], Awaitable[None]]  # returns when the client is gone
 
 
-class Slices:
+class LoopSlices:
     """The slices of one piece of work."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from minibroker.registry.state.contracts import (
     merge_rules,
     set_version_in_metadata,
 )
-from minibroker.registry.state.coroutine_slices import Left, Slices, yield_after_large_text
+from minibroker.registry.state.coroutine_slices import Left, LoopSlices, yield_after_large_text
 from minibroker.registry.state.qualified_subjects import DEFAULT, get_context_prefix, parse_subject, qualify_within
 from minibroker.registry.state.registry_configs import IMPORTING, READING, find_config, find_mode, merge_config
 from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
@@ -207,7 +207,7 @@ class Registry:
             return same[-1] if id in (-1, same[-1].id) else None
         if not candidates:
             return None
-        likeness, slices = await self.formats.get_comparison_text(parsed, schema), Slices()
+        likeness, slices = await self.formats.get_comparison_text(parsed, schema), LoopSlices()
         for candidate in reversed(candidates):
             await slices.pause_if_slice_over()
             if (

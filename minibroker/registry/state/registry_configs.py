@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.state.contracts import InvalidRules, Part, normalize_contract_part
+from minibroker.registry.state.contracts import ContractPart, InvalidRules, normalize_contract_part
 from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix
 from minibroker.registry.state.registry_errors import (
     RegistryError,
@@ -105,7 +105,7 @@ def _check_config_value(name: str, value: Any) -> Any:
     raise RegistryError(422, f"{name} cannot be set to {value!r} here")
 
 
-def parse_contract(part: Any) -> Part:
+def parse_contract(part: Any) -> ContractPart:
     """Return metadata or rules of a request as they are stored. Raises RegistryError."""
     try:
         return normalize_contract_part(part)

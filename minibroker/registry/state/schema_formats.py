@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Final, TypeVar, cast
 
-from minibroker.registry.formats.comparing_budget import Budget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
 from minibroker.registry.state.qualified_subjects import qualify_within
@@ -30,14 +30,14 @@ LARGE_CHARACTERS: Final = 4 << 10  # parsing more than this may take the loop's 
 DEPTH_MAX: Final = 100  # of references to references
 RESOLVED_CHARACTERS_MAX: Final = 8 << 20  # of all that a schema refers to; a name for the same text counts again
 
-Cached = tuple[str, str, tuple[tuple[str, str], ...], bool]
+ParseKey = tuple[str, str, tuple[tuple[str, str], ...], bool]
 
 
 class SchemaFormats:
     """Parses schemas, and compares them."""
 
     def __init__(self) -> None:
-        self._parsed: dict[Cached, ParsedSchema] = {}
+        self._parsed: dict[ParseKey, ParsedSchema] = {}
         self._characters = 0  # of the texts in `_parsed`
         self._comparing = asyncio.Lock()
 
@@ -81,7 +81,7 @@ class SchemaFormats:
         self._cache_parsed(key, found)
         return found
 
-    def _cache_parsed(self, key: Cached, parsed: ParsedSchema) -> None:
+    def _cache_parsed(self, key: ParseKey, parsed: ParsedSchema) -> None:
         """Make a schema the last of those that were used, and forget the first ones if they are too many."""
         if self._parsed.pop(key, None) is None:
             self._characters += _measure_cached_texts(key)
@@ -121,7 +121,7 @@ class SchemaFormats:
         long, and threads hold each other and the loop. Raises RegistryError if it takes too long, and once `left`
         returns.
         """
-        budget, more = Budget(), {"lenient": True} if lenient and kind == "JSON" else {}
+        budget, more = ComparingBudget(), {"lenient": True} if lenient and kind == "JSON" else {}
         compare = partial(_get_format(kind).list_incompatibilities, reader, writer, budget, **more)
         async with self._comparing, _stop_budget_when_left(left, budget):
             try:
@@ -131,7 +131,7 @@ class SchemaFormats:
 
 
 @asynccontextmanager
-async def _stop_budget_when_left(wait_until_left: Left | None, budget: Budget) -> AsyncIterator[None]:
+async def _stop_budget_when_left(wait_until_left: Left | None, budget: ComparingBudget) -> AsyncIterator[None]:
     """Abandon a comparison when `wait_until_left` returns, or when it is cancelled: its thread would go on."""
     leaving = None if wait_until_left is None else asyncio.ensure_future(wait_until_left())
     if leaving is not None:
@@ -146,7 +146,7 @@ async def _stop_budget_when_left(wait_until_left: Left | None, budget: Budget) -
             leaving.cancel()
 
 
-def _measure_cached_texts(key: Cached) -> int:
+def _measure_cached_texts(key: ParseKey) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 

@@ -17,10 +17,10 @@ from minibroker.broker.turn import make_wait
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
-from minibroker.registry.state.coroutine_slices import Slices
+from minibroker.registry.state.coroutine_slices import LoopSlices
 from minibroker.registry.state.registry_errors import make_store_failed_error, make_too_large_error
 from minibroker.registry.state.schema_records import Entry
 from minibroker.registry.state.schema_state import SchemaState
@@ -54,7 +54,7 @@ class SchemasTopic:
         """Return the state with all records of the topic that are written. Raises RegistryError."""
         while not self._has_read_all_records():
             async with self._reading:
-                slices = Slices()
+                slices = LoopSlices()
                 for _ in self._read_new_records():
                     await slices.pause_if_slice_over()
         return self.state
@@ -110,7 +110,7 @@ class SchemasTopic:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
                 if not header.is_control:
-                    for record in iterate_records(batch):
+                    for record in iterate_records_of_batch(batch):
                         if source is not self._log:
                             return
                         self._apply_record(record)

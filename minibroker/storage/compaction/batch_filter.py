@@ -43,14 +43,14 @@ from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_b
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_with_rests, skip_rest
+from minibroker.storage.compaction.resting import iterate_and_rest_if_due, never_rest
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 NO_DELTA = -(1 << 63)
 
 # The header, whose length and checksum may be out of date, and the bytes of the whole batch.
-Batch = tuple[BatchHeader, Bytes]
+HeaderAndBytes = tuple[BatchHeader, Bytes]
 
 
 class LastRecord(NamedTuple):
@@ -60,14 +60,14 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-class Retention(NamedTuple):
+class DeleteRetention(NamedTuple):
     """How long deleted records stay readable. `now_ms` is the time of the cleaning, in ms since 1970."""
 
     now_ms: int
     delete_retention_ms: int
 
 
-class Counts:
+class CleaningCounts:
     """Counters of the records and bytes that a cleaning has read and written."""
 
     __slots__ = ("read_records", "read_bytes", "written_records", "written_bytes", "keyless_records")
@@ -94,12 +94,12 @@ class BatchFilter:
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         end_offset: int,
-        retention: Retention,
+        retention: DeleteRetention,
         format_version: int = MAGIC,
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
-        rest_if_due: Callable[[], None] = skip_rest,
+        rest_if_due: Callable[[], None] = never_rest,
     ) -> None:
         self._keys = keys
         self._rest = rest_if_due
@@ -108,13 +108,13 @@ class BatchFilter:
         self._end_offset = end_offset
         self._now_ms = retention.now_ms
         self._horizon_ms = retention.now_ms + retention.delete_retention_ms
-        self.counts = Counts()
+        self.counts = CleaningCounts()
         self.old_tombstones_stay = True
         self._elides = elides
         self._record_bytes = record_bytes
         self._converts = format_version == MAGIC
 
-    def filter_batch(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def filter_batch(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
         """Return what to write in place of the batch: itself, a smaller one, one without records, or None.
 
         Raises `KafkaError` if the records cannot be read.
@@ -139,7 +139,7 @@ class BatchFilter:
             counts.written_records += kept[0].record_count
         return kept
 
-    def _filter_messages(self, header: BatchHeader, message: bytes) -> Batch | None:
+    def _filter_messages(self, header: BatchHeader, message: bytes) -> HeaderAndBytes | None:
         """Return what is kept of an old message or wrapper, None for nothing: these formats have no producer state."""
         records = list(iterate_records_in(message))
         kept = [record for record in records if self._keeps_record(record)]
@@ -157,7 +157,7 @@ class BatchFilter:
         counts.written_records += len(kept)
         return converted
 
-    def _convert_to_format_2(self, old: BatchHeader, kept: list[Record]) -> Batch:
+    def _convert_to_format_2(self, old: BatchHeader, kept: list[Record]) -> HeaderAndBytes:
         data = bytes(
             build_records_in_format(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type)
         )
@@ -166,7 +166,7 @@ class BatchFilter:
             return header, data
         payload = bytes(get_uncompressed_payload(data, 0, header))
         return self._rebuild_with_delete_horizon(
-            header, _Kept(payload, len(kept), _find_largest_delta(header, payload))
+            header, _KeptRecords(payload, len(kept), _find_largest_delta(header, payload))
         )
 
     def _keeps_record(self, record: Record) -> bool:
@@ -179,18 +179,18 @@ class BatchFilter:
             return False
         return self._keys.find_offset_of_key(record.key) <= record.offset
 
-    def _filter_marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def _filter_marker(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
         ends_nothing = self._transactions.is_marker_removable(header, batch)
         if not header.record_count or ends_nothing and self._is_past_delete_horizon(header):
             return None
         if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
             payload = bytes(get_uncompressed_payload(batch, 0, header))
             return self._rebuild_with_delete_horizon(
-                header, _Kept(payload, header.record_count, _find_largest_delta(header, payload))
+                header, _KeptRecords(payload, header.record_count, _find_largest_delta(header, payload))
             )
         return header, batch
 
-    def _filter_data(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def _filter_data(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
         if not header.record_count:
             return None
         run_all_steps(check_record_sizes(batch, header, self._record_bytes))
@@ -207,7 +207,7 @@ class BatchFilter:
             return self._rebuild_with_delete_horizon(header, kept)
         return (header, batch) if kept.record_count == header.record_count else _rebuild_batch_of_kept(header, kept)
 
-    def _filter_data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def _filter_data_in_pieces(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
         """Filter a batch as `_filter_data` does, in two passes, as its records are too large for memory."""
         stays = bytearray()
         largest_delta, has_tombstone = NO_DELTA, False
@@ -238,13 +238,13 @@ class BatchFilter:
             changed = _set_horizon_bit(header, self._horizon_ms)
         elif count == header.record_count:
             return header, batch
-        changed = _make_header_of_kept_records(changed, _Kept(b"", count, largest_delta + by_ms))
+        changed = _make_header_of_kept_records(changed, _KeptRecords(b"", count, largest_delta + by_ms))
         chunks = compress_chunks(
             header.compression, add_to_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
         )
         return changed, run_all_steps(assemble_batch_in_steps(changed, chunks))
 
-    def _select_records_to_keep(self, header: BatchHeader, payload: bytes) -> _Kept:
+    def _select_records_to_keep(self, header: BatchHeader, payload: bytes) -> _KeptRecords:
         """Return the latest record of each key, without tombstones behind their horizon."""
         get, latest_offset, base = self._keys.find_offset_of_key, self._keys.latest_offset, header.base_offset
         tombstones_stay = not self._is_past_delete_horizon(header)
@@ -252,7 +252,7 @@ class BatchFilter:
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
         records = iterate_record_slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_with_rests(records, self._rest):
+        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_and_rest_if_due(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset
@@ -266,16 +266,20 @@ class BatchFilter:
             self.counts.keyless_records += key is None
             kept += payload[run_start:start]
             run_start = end
-        return _Kept(bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone)
+        return _KeptRecords(
+            bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone
+        )
 
-    def _rebuild_with_delete_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
+    def _rebuild_with_delete_horizon(self, header: BatchHeader, kept: _KeptRecords) -> HeaderAndBytes:
         """Return a batch of the kept records with a delete horizon for its tombstones or its marker."""
         by_ms = header.base_timestamp - self._horizon_ms
         moved = bytearray()
         for record in iterate_record_slices(kept.payload, kept.record_count):
             moved += add_to_timestamp(kept.payload, record, by_ms)
         changed = _set_horizon_bit(header, self._horizon_ms)
-        return _rebuild_batch_of_kept(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
+        return _rebuild_batch_of_kept(
+            changed, _KeptRecords(bytes(moved), kept.record_count, kept.largest_delta + by_ms)
+        )
 
     def _keeps_empty_batch(self, header: BatchHeader) -> bool:
         """Return whether the batch must be kept even without records.
@@ -296,7 +300,7 @@ class BatchFilter:
         return header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
 
 
-class _Kept(NamedTuple):
+class _KeptRecords(NamedTuple):
     """The kept records: their bytes, their number, their largest timestamp delta, and whether one is a tombstone."""
 
     payload: bytes
@@ -309,7 +313,7 @@ def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
     return max(from_zigzag(record[3]) for record in iterate_record_slices(payload, header.record_count))
 
 
-def _rebuild_batch_of_kept(header: BatchHeader, kept: _Kept) -> Batch:
+def _rebuild_batch_of_kept(header: BatchHeader, kept: _KeptRecords) -> HeaderAndBytes:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
     changed = _make_header_of_kept_records(header, kept)
     return changed, assemble_batch(changed, compress(header.compression, kept.payload))
@@ -319,7 +323,7 @@ def _set_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
     return header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
 
 
-def _make_header_of_kept_records(header: BatchHeader, kept: _Kept) -> BatchHeader:
+def _make_header_of_kept_records(header: BatchHeader, kept: _KeptRecords) -> BatchHeader:
     """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
@@ -334,13 +338,13 @@ def _rebuild_wrapper_of_kept(header: BatchHeader, kept: list[Record]) -> bytes:
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
 
 
-def _elide_attributes(header: BatchHeader, data: Bytes) -> Batch:
+def _elide_attributes(header: BatchHeader, data: Bytes) -> HeaderAndBytes:
     """Return the batch without the attributes of its records, or as it is if they are not all 0."""
     batch = elide_attributes(data, read_header(data))
     return (header, data) if batch is None else (read_header(batch), batch)
 
 
-def _make_empty_batch(header: BatchHeader) -> Batch:
+def _make_empty_batch(header: BatchHeader) -> HeaderAndBytes:
     """Return the batch without records, as Kafka writes it."""
     attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)

@@ -18,7 +18,7 @@ from minibroker.storage.files import File
 MIN_BLOCK_BYTES = 4096
 
 
-class Uncleanable(Exception):
+class UncleanableLog(Exception):
     """A log cannot be cleaned. The message says why, in one line with file, position and offset."""
 
 
@@ -34,7 +34,7 @@ def iterate_stored_batches(file: File, size_bytes: int, first_offset: int, block
     """Yield the batches in the first `size_bytes` of a segment whose base offset is `first_offset`.
 
     About `block_bytes` are read at once; a larger batch is read whole only after its checksum was verified in pieces.
-    Raises `Uncleanable`, `OSError`.
+    Raises `UncleanableLog`, `OSError`.
     """
     position, next_offset = 0, first_offset
     try:
@@ -49,9 +49,9 @@ def iterate_stored_batches(file: File, size_bytes: int, first_offset: int, block
         raise make_unreadable_batch_error(file, position, next_offset, error) from error
 
 
-def make_unreadable_batch_error(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
+def make_unreadable_batch_error(file: File, position: int, offset: int, reason: Exception) -> UncleanableLog:
     """Return the error for a batch that cannot be read."""
-    return Uncleanable(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
+    return UncleanableLog(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
 
 
 def _iterate_batches_of_block(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:

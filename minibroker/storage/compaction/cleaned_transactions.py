@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 
 
@@ -49,7 +49,7 @@ class CleanedTransactions:
         self._begin_aborted_transactions(header.last_offset)
         if header.record_count == 0:  # emptied by an earlier cleaning, and kept for the producer's epoch
             return True
-        record = next(iterate_records(batch), None)
+        record = next(iterate_records_of_batch(batch), None)
         kind = None if record is None else decode_control_type(record.key)
         if kind is ControlType.ABORT:
             return not self._end_aborted_transaction(header.producer_id)

@@ -16,10 +16,16 @@ from threading import Lock
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
-from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.dirtiness import Dirtiness, iterate_closed_segments
-from minibroker.storage.compaction.resting import skip_rest
-from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
+from minibroker.storage.compaction.batch_reading import UncleanableLog
+from minibroker.storage.compaction.dirtiness import LogDirtiness, iterate_closed_segments
+from minibroker.storage.compaction.resting import never_rest
+from minibroker.storage.compaction.rewriting import (
+    CleaningLimits,
+    CleaningPlan,
+    LogRewriter,
+    RewrittenSegment,
+    SourceSegment,
+)
 from minibroker.storage.compaction.segment_writer import remove_cleaned_files, remove_half_swapped_files
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
@@ -28,7 +34,7 @@ MAX_WAIT_SECONDS = 0.5  # a throttled cleaning checks at least this often whethe
 MIN_WAIT_MS = 10  # a shorter wait is added to the next one
 
 
-class Throttle:
+class CleaningThrottle:
     """A limit on the average rate. `bytes_per_second` may be changed at any time, from any thread.
 
     `monotonic_ms()` is a monotonic clock; `wait(seconds)` returns after that time or earlier.
@@ -55,7 +61,7 @@ class CleaningAborted(Exception):
     """The log has changed during the cleaning, or the cleaning was cancelled. This is not a failure."""
 
 
-class Cleaning:
+class LogCleaning:
     """A cleaning of the part of `log` that `dirt` says is cleanable at `now_ms`.
 
     `segments` is the number of replaced segments, `replacements` the number of new ones.
@@ -64,23 +70,23 @@ class Cleaning:
     def __init__(
         self,
         log: Log,
-        dirt: Dirtiness,
-        limits: Limits,
-        throttle: Throttle,
+        dirt: LogDirtiness,
+        limits: CleaningLimits,
+        throttle: CleaningThrottle,
         now_ms: int,
-        rest_if_due: Callable[[], None] = skip_rest,
+        rest_if_due: Callable[[], None] = never_rest,
     ) -> None:
         self.log = log
         self.dirt = dirt
         self.segments = self.replacements = 0
-        self.rewriter: Rewriter | None = None
+        self.rewriter: LogRewriter | None = None
         self._plan = make_cleaning_plan(log, dirt, limits, now_ms)
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
         self._rest = rest_if_due
-        self._groups: deque[list[Source]] = deque()
-        self._written: Rewritten | None = None
+        self._groups: deque[list[SourceSegment]] = deque()
+        self._written: RewrittenSegment | None = None
 
     def cancel(self) -> None:
         """End the work soon with `CleaningAborted`. Any thread may call this."""
@@ -90,11 +96,11 @@ class Cleaning:
         """Write the next segment, for `replace_cleaned_segments`. Return False if there is none left.
 
         Any thread may call this, but one at a time.
-        Raises `CleaningAborted`, `Uncleanable` if the log is damaged, `OSError`.
+        Raises `CleaningAborted`, `UncleanableLog` if the log is damaged, `OSError`.
         """
         try:
             if self.rewriter is None:
-                self.rewriter = Rewriter(self._plan, self._count_bytes_and_wait, self._rest)
+                self.rewriter = LogRewriter(self._plan, self._count_bytes_and_wait, self._rest)
                 self._groups.extend(self.rewriter.map_dirty_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
@@ -102,7 +108,7 @@ class Cleaning:
                 return False
             self._written = self.rewriter.write_cleaned_segment(self._groups[0])
             return True
-        except (OSError, Uncleanable):
+        except (OSError, UncleanableLog):
             self._check_log_unchanged()  # the error may only mean that files were deleted or truncated
             raise
 
@@ -150,15 +156,15 @@ class Cleaning:
             self._check_log_unchanged()
 
 
-def make_cleaning_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
+def make_cleaning_plan(log: Log, dirt: LogDirtiness, limits: CleaningLimits, now_ms: int) -> CleaningPlan:
     """Return the input of a cleaning. For the loop's thread."""
     sources = [
-        Source(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
+        SourceSegment(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
         for segment, end_offset in iterate_closed_segments(log)
         if end_offset <= dirt.end_offset
     ]
     indexes = [segment.path + TRANSACTION_INDEX_SUFFIX for segment in log.segments]
-    return Plan(
+    return CleaningPlan(
         log.environment.disk,
         log.directory,
         sources,

@@ -14,7 +14,7 @@ from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.segment import Segment
 
 
-class Dirtiness(NamedTuple):
+class LogDirtiness(NamedTuple):
     """The sizes of the clean and the cleanable part of a log, and whether the cleanable part is overdue.
 
     `end_offset` is the base offset of a segment.
@@ -32,7 +32,7 @@ class Dirtiness(NamedTuple):
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
-def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
+def measure_dirtiness(log: Log, now_ms: int) -> LogDirtiness:
     """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
     first_dirty = find_first_dirty_offset(log)
     end_offset = _find_cleanable_end_offset(log, first_dirty, now_ms)
@@ -43,10 +43,10 @@ def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
         if first_dirty < segment_end <= end_offset:
             cleanable_bytes += segment.size_bytes
     is_overdue = _exceeds_max_compaction_lag(log, first_dirty, now_ms)
-    return Dirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
+    return LogDirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
 
 
-def is_cleaning_due(log: Log, dirt: Dirtiness) -> bool:
+def is_cleaning_due(log: Log, dirt: LogDirtiness) -> bool:
     """Return whether to clean the log: enough of it is dirty, or something has been dirty for too long."""
     if dirt.cleanable_bytes == 0:
         return False

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.streaming import stream_records
 from minibroker.protocol.records.varints import Bytes
-from minibroker.storage.compaction.batch_filter import Batch
+from minibroker.storage.compaction.batch_filter import HeaderAndBytes
 from minibroker.storage.compaction.batch_reading import StoredBatch
-from minibroker.storage.compaction.rewriting import Plan, Rewriter, Source
+from minibroker.storage.compaction.rewriting import CleaningPlan, LogRewriter, SourceSegment
 from minibroker.storage.log_settings import MAX_LONG
 
 
-class Foreseen(NamedTuple):
+class ForeseenRemovals(NamedTuple):
     """What would be taken of one segment: so many of its records and bytes.
 
     `path` is the path of its files without suffix; `offsets` are those of the first records that would be taken.
@@ -28,18 +28,20 @@ class Foreseen(NamedTuple):
     offsets: list[int]
 
 
-def foresee_removed_records(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
+def foresee_removed_records(plan: CleaningPlan, listed: str, most_offsets: int) -> Iterator[ForeseenRemovals]:
     """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of the `listed` one.
 
-    It may run in any thread, and takes as long as a cleaning. Raises `Uncleanable`, `KafkaError`, `OSError`.
+    It may run in any thread, and takes as long as a cleaning. Raises `UncleanableLog`, `KafkaError`, `OSError`.
     """
-    rewriter = Rewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
+    rewriter = LogRewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
     for group in rewriter.map_dirty_keys():
         for source in group:
             yield _foresee_removed_records_of_segment(source, rewriter, most_offsets if source.path == listed else 0)
 
 
-def _foresee_removed_records_of_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
+def _foresee_removed_records_of_segment(
+    source: SourceSegment, rewriter: LogRewriter, most_offsets: int
+) -> ForeseenRemovals:
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
     for batch, kept in rewriter.iterate_filtered_batches(source):
@@ -48,10 +50,10 @@ def _foresee_removed_records_of_segment(source: Source, rewriter: Rewriter, most
     records = counts.read_records - read_records
     taken_bytes = source.size_bytes - (counts.written_bytes - written_bytes)
     taken_records = records - (counts.written_records - written_records)
-    return Foreseen(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
+    return ForeseenRemovals(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
 
 
-def _list_removed_offsets(batch: StoredBatch, kept: Batch | None) -> list[int]:
+def _list_removed_offsets(batch: StoredBatch, kept: HeaderAndBytes | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
     if kept is not None and kept[1] is batch.data:
         return []

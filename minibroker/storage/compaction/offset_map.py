@@ -81,11 +81,11 @@ class OffsetMap:
 
 def _choose_prime_slot_count(most: int, wanted: int) -> int:
     """Return the first prime from `wanted` on, or the last one up to `most`."""
-    slots = _find_next_prime(wanted, step=1) if wanted < most else most
-    return slots if slots < most else _find_next_prime(most, step=-1)
+    slots = _find_prime_from(wanted, step=1) if wanted < most else most
+    return slots if slots < most else _find_prime_from(most, step=-1)
 
 
-def _find_next_prime(number: int, step: int) -> int:
+def _find_prime_from(number: int, step: int) -> int:
     """Return the first prime from `number` on, upwards or downwards; 3 at least."""
     number = max(number, 3)
     while not (number % 2 and all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))):

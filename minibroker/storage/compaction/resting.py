@@ -19,7 +19,7 @@ BUSY_SHARE = 0.25  # of the time between two looks, that the loop's thread has c
 Item = TypeVar("Item")
 
 
-class Rests:
+class ThreadRests:
     """The rests of one thread. `loop_seconds` is the CPU time that the loop's has taken; None: it never rests."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Rests:
             self._looked_at = self._now()
 
 
-def iterate_with_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Item]:
+def iterate_and_rest_if_due(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Item]:
     """Return the same records, with a call of `rest_if_due` before every `RECORDS_BETWEEN_RESTS` of them."""
     return chain.from_iterable(_split_between_rests(records, rest_if_due))
 
@@ -63,5 +63,5 @@ def _split_between_rests(records: Iterator[Item], rest_if_due: Callable[[], None
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))
 
 
-def skip_rest() -> None:
+def never_rest() -> None:
     """Do not rest, where no event loop is beside."""

@@ -13,17 +13,23 @@ from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_
 from minibroker.protocol.records.formats import iterate_records_in
 from minibroker.protocol.records.streaming import check_record_sizes, stream_record_slices
 from minibroker.protocol.steps import run_all_steps
-from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
+from minibroker.storage.compaction.batch_filter import (
+    BatchFilter,
+    CleaningCounts,
+    DeleteRetention,
+    HeaderAndBytes,
+    LastRecord,
+)
 from minibroker.storage.compaction.batch_reading import (
     StoredBatch,
-    Uncleanable,
+    UncleanableLog,
     iterate_stored_batches,
     make_unreadable_batch_error,
 )
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
-from minibroker.storage.compaction.dirtiness import Dirtiness
+from minibroker.storage.compaction.dirtiness import LogDirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_with_rests, skip_rest
+from minibroker.storage.compaction.resting import iterate_and_rest_if_due, never_rest
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -39,7 +45,7 @@ from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 MAX_GROUP_SEGMENTS = 100
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment to clean. It is closed and does not change.
 
     `path` is the path of its files without suffix, `end_offset` the base offset of the next segment.
@@ -60,13 +66,13 @@ class IndexSizes(NamedTuple):
 
 
 def group_segments(
-    sources: Iterable[Source], index_sizes: Callable[[Source], IndexSizes], settings: LogSettings
-) -> list[list[Source]]:
+    sources: Iterable[SourceSegment], index_sizes: Callable[[SourceSegment], IndexSizes], settings: LogSettings
+) -> list[list[SourceSegment]]:
     """Group segments so that each group fits into one segment: no file grows beyond the settings' sizes.
 
     Its offsets also fit into the indexes. A segment that is too large by itself is a group of its own.
     """
-    groups: list[list[Source]] = []
+    groups: list[list[SourceSegment]] = []
     size = offsets = times = 0
     for source in sources:
         indexes = index_sizes(source)
@@ -82,7 +88,7 @@ def group_segments(
     return groups
 
 
-def _fits_offset_index(group: list[Source], source: Source) -> bool:
+def _fits_offset_index(group: list[SourceSegment], source: SourceSegment) -> bool:
     if len(group) >= MAX_GROUP_SEGMENTS:
         return False
     return source.size_bytes == 0 or source.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
@@ -108,7 +114,7 @@ class KeyMapper:
     def map_batch_keys(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
 
-        Raises `Uncleanable` if the records cannot be read.
+        Raises `UncleanableLog` if the records cannot be read.
         """
         header = batch.header
         try:
@@ -132,7 +138,7 @@ class KeyMapper:
             return self._put_keys_of_message(data)
         put, start, base = self._keys.put_key, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
-        for record in iterate_with_rests(stream_record_slices(data, header), self._rest):
+        for record in iterate_and_rest_if_due(stream_record_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -154,7 +160,7 @@ class SyncFailed(OSError):
     """A segment of the log could not be synced. What is on the disk is unknown."""
 
 
-class Limits(NamedTuple):
+class CleaningLimits(NamedTuple):
     """The memory of one cleaning: its map of keys, how full that may get (up to 1), and each of its two buffers."""
 
     keys_bytes: int
@@ -162,14 +168,14 @@ class Limits(NamedTuple):
     buffer_bytes: int
 
 
-class Rewritten(NamedTuple):
+class RewrittenSegment(NamedTuple):
     """A new segment, and the aborted transactions that its index lists."""
 
     segment: Segment
     aborted: Sequence[AbortedTransaction]
 
 
-class Plan(NamedTuple):
+class CleaningPlan(NamedTuple):
     """The input of a cleaning, taken from the log when it began. It never changes.
 
     `sources` are the closed segments up to the end of the cleanable part. `transaction_indexes` are the paths of the
@@ -179,26 +185,28 @@ class Plan(NamedTuple):
 
     disk: Disk
     directory: str
-    sources: Sequence[Source]
+    sources: Sequence[SourceSegment]
     transaction_indexes: Sequence[str]
     aborted: Sequence[AbortedTransaction]
     last_records: Mapping[int, LastRecord]
     recovery_point: int
     settings: LogSettings
-    dirt: Dirtiness
-    limits: Limits
+    dirt: LogDirtiness
+    limits: CleaningLimits
     now_ms: int
 
 
-class Rewriter:
+class LogRewriter:
     """The work on a plan. `pace(size_bytes)` is called after each read and write; it may wait, and raise.
 
     `rest` is called now and then while it computes.
 
-    Methods raise `Uncleanable` and `OSError`; `SyncFailed` if the log itself cannot be synced.
+    Methods raise `UncleanableLog` and `OSError`; `SyncFailed` if the log itself cannot be synced.
     """
 
-    def __init__(self, plan: Plan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = skip_rest) -> None:
+    def __init__(
+        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = never_rest
+    ) -> None:
         dirt = plan.dirt
         self._plan = plan
         self._pace = pace
@@ -215,7 +223,7 @@ class Rewriter:
             rest_if_due,
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
-        retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
+        retention = DeleteRetention(plan.now_ms, plan.settings.delete_retention_ms)
         format_version = plan.settings.message_format_version
         self._filter = BatchFilter(
             self.keys,
@@ -231,11 +239,11 @@ class Rewriter:
         self._old_horizon_ms = self._find_tombstone_horizon_of_old_formats()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> CleaningCounts:
         """The counts of what was read and written."""
         return self._filter.counts
 
-    def map_dirty_keys(self) -> list[list[Source]]:
+    def map_dirty_keys(self) -> list[list[SourceSegment]]:
         """Map the keys of the dirty part, or of as much as fits. Return the groups of segments to write."""
         dirty = [source for source in self._plan.sources if source.end_offset > self._plan.dirt.first_dirty_offset]
         for source in dirty:
@@ -245,7 +253,7 @@ class Rewriter:
         known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
         return group_segments(known, self._measure_index_files, self._plan.settings)
 
-    def _map_keys_of_segment(self, source: Source) -> bool:
+    def _map_keys_of_segment(self, source: SourceSegment) -> bool:
         """Map the keys of one segment. Return False if there was no room for all."""
         file = self._plan.disk.open(source.path + LOG_SUFFIX)
         fits = True
@@ -260,7 +268,7 @@ class Rewriter:
             _sync_file(file)  # older values are removed because of these: a power cut must not lose both
         return fits
 
-    def write_cleaned_segment(self, group: Sequence[Source]) -> Rewritten:
+    def write_cleaned_segment(self, group: Sequence[SourceSegment]) -> RewrittenSegment:
         """Write one segment for the group. Its files end in `.cleaned`; after a failure none is left."""
         plan, first = self._plan, group[0]
         try:
@@ -271,21 +279,21 @@ class Rewriter:
             file = writer.finish_segment_files(aborted, plan.disk.get_modified_ms(group[-1].path + LOG_SUFFIX))
         except SegmentOverflow as error:
             remove_cleaned_files(plan.disk, first.path)
-            raise Uncleanable(str(error)) from error
+            raise UncleanableLog(str(error)) from error
         except BaseException:
             remove_cleaned_files(plan.disk, first.path)
             raise
         new = Segment.open_with_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
-        return Rewritten(new, aborted)
+        return RewrittenSegment(new, aborted)
 
-    def _write_filtered_segment(self, source: Source, writer: SegmentWriter) -> None:
+    def _write_filtered_segment(self, source: SourceSegment, writer: SegmentWriter) -> None:
         """Write what is kept of one segment."""
         for _, kept in self.iterate_filtered_batches(source):
             if kept is not None:
                 writer.add_batch(*kept)
                 self._pace(len(kept[1]))
 
-    def iterate_filtered_batches(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
+    def iterate_filtered_batches(self, source: SourceSegment) -> Iterator[tuple[StoredBatch, HeaderAndBytes | None]]:
         """Yield each batch of a segment with what is kept of it. Pass all that `map_batch_keys` returns, in order."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
@@ -310,7 +318,7 @@ class Rewriter:
             return 0
         return self._plan.disk.get_modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
-    def _measure_index_files(self, source: Source) -> IndexSizes:
+    def _measure_index_files(self, source: SourceSegment) -> IndexSizes:
         return IndexSizes(
             self._measure_file_or_0(source.path + INDEX_SUFFIX),
             self._measure_file_or_0(source.path + TIME_INDEX_SUFFIX),
@@ -331,7 +339,7 @@ class Rewriter:
             except FileNotFoundError:
                 continue
             except CorruptIndex as error:
-                raise Uncleanable(f"{path} cannot be read: {error}") from error
+                raise UncleanableLog(f"{path} cannot be read: {error}") from error
         return found
 
 

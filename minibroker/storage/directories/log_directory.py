@@ -43,7 +43,7 @@ from minibroker.storage.names import (
 )
 from minibroker.storage.recovery.recovery import (
     NO_TOPIC_ID,
-    Checkpointed,
+    Checkpoints,
     LogDirectoryError,
     create_log,
     open_log,
@@ -207,7 +207,7 @@ class LogDirectory:
         With `guarded`, raises `LostRecords` if it would lose records that may have been synced.
         """
         key = topic, partition
-        known = Checkpointed(
+        known = Checkpoints(
             clean=self.clean,
             recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].offsets.get(key, 0),
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
@@ -255,7 +255,7 @@ class LogDirectory:
             self._disk.make_directory(path)
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
-                log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+                log = open_log(self._environment, path, key, settings, Checkpoints(clean=True))
                 log.mark_all_unsynced()
             else:
                 log = create_log(self._environment, path, key, topic_id, settings)
@@ -287,7 +287,7 @@ class LogDirectory:
         """Open a copy that has got its log's name. Only segments without indexes are read."""
         copied = copy.log
         key = copied.topic, copied.partition
-        known = Checkpointed(
+        known = Checkpoints(
             clean=False, recovery_point=copy.unindexed_from_offset, log_start_offset=copied.log_start_offset
         )
         log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)

@@ -11,17 +11,17 @@ from typing import Final
 
 from minibroker.protocol.explaining.meanings import format_timestamp
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import ExplainedPart, PartCursor, UnreadablePart
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START
 from minibroker.storage.inspection.inspected_files import (
     LAYOUTS,
-    Entries,
+    CheckpointLayout,
+    EntryLayout,
+    FileKind,
     InspectedFile,
     JsonObject,
-    Kind,
-    Properties,
-    Rows,
+    PropertiesLayout,
 )
 from minibroker.storage.inspection.text_inspection import iterate_json_fields
 
@@ -39,41 +39,41 @@ _ABOUT_JSON: Final = {
 _SNAPSHOT_HEAD: Final = (("version", "h"), ("crc", "I"), ("entries", "i"))
 
 # The size of an entry of each index, in which a file may be read from any entry on.
-ENTRY_BYTES: Final[dict[Kind, int]] = {
+ENTRY_BYTES: Final[dict[FileKind, int]] = {
     kind: layout.packing.size
     for kind, layout in LAYOUTS.items()
-    if isinstance(layout, Entries) and kind is not Kind.PRODUCER_SNAPSHOT
+    if isinstance(layout, EntryLayout) and kind is not FileKind.PRODUCER_SNAPSHOT
 }
 
 
-def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None, start: int = 0) -> Part:
+def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None, start: int = 0) -> ExplainedPart:
     """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory.
 
     `start` is where the data begins in the file: with a batch, or with an entry of an index.
     """
-    if inspected.kind in (Kind.LOG, Kind.METADATA_SNAPSHOT):
+    if inspected.kind in (FileKind.LOG, FileKind.METADATA_SNAPSHOT):
         whole = explain_records(data, topic=topic or inspected.topic)
         whole.name, whole.type = inspected.kind.value, "file"
         return whole
-    cursor = Cursor(data)
+    cursor = PartCursor(data)
     with cursor.add_part(inspected.kind.value, "file") as whole, cursor.limit_to_part(whole):
         match LAYOUTS[inspected.kind]:
-            case Entries() as layout:
+            case EntryLayout() as layout:
                 _explain_entries(cursor, layout, inspected, start)
-            case Rows(columns):
+            case CheckpointLayout(columns):
                 _explain_lines(cursor, columns)
-            case Properties():
+            case PropertiesLayout():
                 _explain_properties(cursor)
             case JsonObject():
                 _explain_json(cursor)
     return whole
 
 
-def _explain_fixed_size_entries(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
+def _explain_fixed_size_entries(cursor: PartCursor, layout: EntryLayout, start: int) -> list[list[ExplainedPart]]:
     """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
     first = start // layout.packing.size
     codes = layout.packing.format.lstrip(">")
-    entries: list[list[Part]] = []
+    entries: list[list[ExplainedPart]] = []
     while cursor.left_bytes:
         if not any(memoryview(cursor.data)[cursor.position : cursor.end]):
             with cursor.add_part("reserved", "bytes") as part:
@@ -87,39 +87,39 @@ def _explain_fixed_size_entries(cursor: Cursor, layout: Entries, start: int) -> 
     return entries
 
 
-def _explain_number(cursor: Cursor, name: str, code: str) -> Part:
+def _explain_number(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(Struct(f">{code}"))
     return part
 
 
-def _explain_entries(cursor: Cursor, layout: Entries, inspected: InspectedFile, start: int) -> None:
+def _explain_entries(cursor: PartCursor, layout: EntryLayout, inspected: InspectedFile, start: int) -> None:
     base_offset = inspected.base_offset or 0
-    if inspected.kind is Kind.PRODUCER_SNAPSHOT:
+    if inspected.kind is FileKind.PRODUCER_SNAPSHOT:
         _explain_snapshot_head(cursor)
     for entry in _explain_fixed_size_entries(cursor, layout, start):
-        if inspected.kind is Kind.OFFSET_INDEX:
+        if inspected.kind is FileKind.OFFSET_INDEX:
             offset, position = entry
             offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
             position.meaning = "of that batch in the .log file"
-        elif inspected.kind is Kind.TIME_INDEX:
+        elif inspected.kind is FileKind.TIME_INDEX:
             timestamp, offset = entry
             timestamp.meaning = format_timestamp(timestamp.value)
             offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
-        elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
+        elif inspected.kind is FileKind.PRODUCER_SNAPSHOT:
             for part in entry:
                 part.meaning = (
                     format_timestamp(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
                 )
 
 
-def _explain_snapshot_head(cursor: Cursor) -> None:
+def _explain_snapshot_head(cursor: PartCursor) -> None:
     _, crc, _ = (_explain_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
 
 
-def _explain_lines(cursor: Cursor, columns: Sequence[str]) -> None:
+def _explain_lines(cursor: PartCursor, columns: Sequence[str]) -> None:
     """Explain a checkpoint: a version, the number of rows, and the rows."""
     names, data = iter(("version", "rows")), bytes(cursor.data)
     while cursor.left_bytes:
@@ -130,7 +130,7 @@ def _explain_lines(cursor: Cursor, columns: Sequence[str]) -> None:
                 part.meaning = ", ".join(f"{column} {word}" for column, word in words)
 
 
-def _read_text_line(cursor: Cursor, data: bytes) -> str:
+def _read_text_line(cursor: PartCursor, data: bytes) -> str:
     """Read a line of the cursor's data, with its end."""
     found = data.find(b"\n", cursor.position, cursor.end)
     start, end = cursor.position, cursor.end if found < 0 else found
@@ -138,7 +138,7 @@ def _read_text_line(cursor: Cursor, data: bytes) -> str:
     return data[start:end].decode(errors="replace")
 
 
-def _explain_properties(cursor: Cursor) -> None:
+def _explain_properties(cursor: PartCursor) -> None:
     data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.add_part("property", "line") as part:
@@ -147,13 +147,13 @@ def _explain_properties(cursor: Cursor) -> None:
                 part.name = "comment"
 
 
-def _explain_json(cursor: Cursor) -> None:
+def _explain_json(cursor: PartCursor) -> None:
     import json  # a slow import
 
     try:
         fields = list(iterate_json_fields(bytes(cursor.data)))
     except ValueError as error:
-        raise Unreadable(f"no JSON object: {error}") from None
+        raise UnreadablePart(f"no JSON object: {error}") from None
     for _, end, key, value in fields:
         with cursor.add_part(key, "JSON") as part:
             part.value = value if isinstance(value, str | int) else json.dumps(value)

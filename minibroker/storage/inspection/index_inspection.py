@@ -15,7 +15,7 @@ from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import BlockReader
-from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY, TRANSACTION_INDEX_VERSION
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
@@ -70,7 +70,7 @@ Entry = OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry
 AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 
 
-def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
+def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | InspectionNote | DamagedBytes]:
     """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
     used = _measure_bytes_without_padding(file, OffsetIndex.ENTRY)
     entries = (
@@ -85,11 +85,11 @@ def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry
         if last is not None:
             expected = f"an offset above {last.offset} and a position above {last.log_position}"
             what = f"offset {entry.offset} at position {entry.log_position}"
-            yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
+            yield DamagedBytes(file.path, entry.position, 0, entry.offset, expected, what)
     yield from _report_trailing_bytes(file, used, OffsetIndex.ENTRY)
 
 
-def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
+def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | InspectionNote | DamagedBytes]:
     """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
     used = _measure_bytes_without_padding(file, TimeIndex.ENTRY)
     entries = (
@@ -104,11 +104,11 @@ def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | N
         if last is not None:
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
             what = f"timestamp {entry.timestamp} with offset {entry.offset}"
-            yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
+            yield DamagedBytes(file.path, entry.position, 0, entry.offset, expected, what)
     yield from _report_trailing_bytes(file, used, TimeIndex.ENTRY)
 
 
-def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
+def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | InspectionNote | DamagedBytes]:
     """Yield all entries of a `.txnindex` file. Last offsets must increase. Raises `OSError`."""
     used = _measure_bytes_without_padding(file, TRANSACTION_ENTRY)
     found = (TransactionEntry(at, *fields) for at, fields in _iterate_entries(file, TRANSACTION_ENTRY, used))
@@ -117,7 +117,7 @@ def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note 
         yield entry
         problem = _find_transaction_problem(entry, last)
         if problem:
-            yield Damage(file.path, entry.position, 0, entry.first_offset, *problem)
+            yield DamagedBytes(file.path, entry.position, 0, entry.first_offset, *problem)
     yield from _report_trailing_bytes(file, used, TRANSACTION_ENTRY)
 
 
@@ -131,23 +131,27 @@ def _find_transaction_problem(entry: TransactionEntry, last: TransactionEntry | 
     return None if last is None else (f"a last offset above {last.last_offset}", f"{entry.last_offset}")
 
 
-def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]:
+def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | InspectionNote | DamagedBytes]:
     """Yield all entries of a `.snapshot` file, even if its checksum is wrong. Raises `OSError`."""
     size = file.size_bytes()
     head = file.read(0, SNAPSHOT_HEAD.size)
     if len(head) < SNAPSHOT_HEAD.size:
-        yield Damage(file.path, 0, size, None, f"a head of {SNAPSHOT_HEAD.size} bytes", f"the end after {len(head)}")
+        yield DamagedBytes(
+            file.path, 0, size, None, f"a head of {SNAPSHOT_HEAD.size} bytes", f"the end after {len(head)}"
+        )
         return
     version, crc, count = SNAPSHOT_HEAD.unpack(head)
     if version != SNAPSHOT_VERSION:
-        yield Damage(file.path, 0, 0, None, f"version {SNAPSHOT_VERSION}", f"{version}")
+        yield DamagedBytes(file.path, 0, 0, None, f"version {SNAPSHOT_VERSION}", f"{version}")
     computed = _compute_crc_from(file, SNAPSHOT_CRC_START, size)
     if crc != computed:
         expected, found = f"checksum {computed:#010x}, as computed", f"{crc:#010x}, as stored"
-        yield Damage(file.path, SNAPSHOT_CRC_POSITION, 0, None, expected, found)
+        yield DamagedBytes(file.path, SNAPSHOT_CRC_POSITION, 0, None, expected, found)
     there = (size - SNAPSHOT_HEAD.size) / SNAPSHOT_ENTRY.size
     if count != there:
-        yield Damage(file.path, SNAPSHOT_CRC_START, 0, None, f"{count} entries, as announced", f"room for {there:g}")
+        yield DamagedBytes(
+            file.path, SNAPSHOT_CRC_START, 0, None, f"{count} entries, as announced", f"room for {there:g}"
+        )
     for position, fields in _iterate_entries(file, SNAPSHOT_ENTRY, size, SNAPSHOT_HEAD.size):
         yield ProducerStateEntry(position, *fields)
 
@@ -156,7 +160,7 @@ def iterate_undamaged_entries(entries: Iterable[object], kind: type[AnyEntry]) -
     """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
     for entry in entries:
-        if isinstance(entry, Damage) and held is not None and entry.position == held.position:
+        if isinstance(entry, DamagedBytes) and held is not None and entry.position == held.position:
             held = None
         elif isinstance(entry, kind):
             if held is not None:
@@ -214,12 +218,12 @@ def _measure_bytes_without_padding(file: File, entry: Struct) -> int:
     return min(-(-end // entry.size), size // entry.size) * entry.size
 
 
-def _report_trailing_bytes(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
+def _report_trailing_bytes(file: File, position: int, entry: Struct) -> Iterator[InspectionNote | DamagedBytes]:
     """Report the bytes behind the last entry."""
     left = file.size_bytes() - position
     if left >= entry.size:
         text = f"{left} bytes of zeros, which a broker leaves while it runs and after an unclean stop"
-        yield Note(file.path, position, None, text)
+        yield InspectionNote(file.path, position, None, text)
     if left % entry.size:
         expected, found = f"a multiple of {entry.size} bytes", f"{position + left}"
-        yield Damage(file.path, position + left - left % entry.size, left % entry.size, None, expected, found)
+        yield DamagedBytes(file.path, position + left - left % entry.size, left % entry.size, None, expected, found)

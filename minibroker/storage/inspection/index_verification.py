@@ -11,7 +11,7 @@ from typing import Generic, Protocol
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import File
 from minibroker.storage.inspection.index_inspection import (
@@ -21,23 +21,23 @@ from minibroker.storage.inspection.index_inspection import (
     TransactionEntry,
     iterate_undamaged_entries,
 )
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 
 # A control batch contains one small record. A larger batch is not read.
 MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
-class Check(Protocol):
+class IndexCheck(Protocol):
     """The check of an index: `check_batch` and `explain_damaged_entry` in the log's order, then what remains."""
 
-    def check_batch(self, found: FoundBatch) -> Iterable[Damage]: ...
+    def check_batch(self, found: FoundBatch) -> Iterable[DamagedBytes]: ...
 
-    def explain_damaged_entry(self, damage: Damage) -> None: ...
+    def explain_damaged_entry(self, damage: DamagedBytes) -> None: ...
 
-    def check_remaining_entries(self, size_bytes: int) -> Iterable[Damage]: ...
+    def check_remaining_entries(self, size_bytes: int) -> Iterable[DamagedBytes]: ...
 
 
-class _Entries(Generic[AnyEntry]):
+class _IndexEntries(Generic[AnyEntry]):
     """The sound entries of an index. `next` is the next one, None at the end."""
 
     def __init__(self, path: str, entries: Iterable[object], kind: type[AnyEntry]) -> None:
@@ -51,17 +51,17 @@ class _Entries(Generic[AnyEntry]):
         self.next = next(self._entries, None)
         return entry
 
-    def make_mismatch_damage(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
-        return Damage(self.path, entry.position, 0, offset, expected, found)
+    def make_mismatch_damage(self, entry: AnyEntry, offset: int, expected: str, found: str) -> DamagedBytes:
+        return DamagedBytes(self.path, entry.position, 0, offset, expected, found)
 
 
-class OffsetIndexCheck(_Entries[OffsetEntry]):
+class OffsetIndexCheck(_IndexEntries[OffsetEntry]):
     """Each entry names the last offset of the batch at its position."""
 
     def __init__(self, path: str, entries: Iterable[object]) -> None:
         super().__init__(path, entries, OffsetEntry)
 
-    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
         while self.next is not None and self.next.log_position <= found.position:
             entry = self.remove_next_entry()
             if entry.log_position < found.position:
@@ -70,22 +70,22 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
                 expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
                 yield self.make_mismatch_damage(entry, found.header.base_offset, expected, f"{entry.offset}")
 
-    def explain_damaged_entry(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
         end = damage.position + damage.size_bytes
         while self.next is not None and damage.position <= self.next.log_position < end:
             self.remove_next_entry()
 
-    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
         while self.next is not None:
             yield self._make_no_batch_damage(self.remove_next_entry())
 
-    def _make_no_batch_damage(self, entry: OffsetEntry) -> Damage:
+    def _make_no_batch_damage(self, entry: OffsetEntry) -> DamagedBytes:
         return self.make_mismatch_damage(
             entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}"
         )
 
 
-class TimeIndexCheck(_Entries[TimeEntry]):
+class TimeIndexCheck(_IndexEntries[TimeEntry]):
     """Each entry names the largest timestamp so far and the last offset of the first batch that has it."""
 
     def __init__(self, path: str, entries: Iterable[object]) -> None:
@@ -93,7 +93,7 @@ class TimeIndexCheck(_Entries[TimeEntry]):
         self._largest = -1
         self._is_certain = True
 
-    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
         header = found.header
         if not found.is_credible:
             self._is_certain = False
@@ -111,24 +111,24 @@ class TimeIndexCheck(_Entries[TimeEntry]):
                 yield self.make_mismatch_damage(entry, entry.offset, expected, f"{entry.timestamp}")
         self._largest = max(self._largest, header.max_timestamp)
 
-    def explain_damaged_entry(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
         self._is_certain = False
 
-    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
         while self.next is not None and self._is_certain:
             entry = self.remove_next_entry()
             if size_bytes:
                 yield self.make_mismatch_damage(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
 
 
-class TransactionIndexCheck(_Entries[TransactionEntry]):
+class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
     """Each abort marker has its entry. Compaction may have left an entry without a marker."""
 
     def __init__(self, log: File, path: str, entries: Iterable[object]) -> None:
         super().__init__(path, entries, TransactionEntry)
         self._log = log
 
-    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
         header = found.header
         if not found.is_credible or not header.is_control or not self._is_abort(found):
             return
@@ -139,19 +139,19 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
             expected = f"the transaction of producer {header.producer_id} that offset {header.base_offset} aborts"
             position = 0 if entry is None else entry.position
             found_text = "none" if entry is None else f"producer {entry.producer_id}, offset {entry.last_offset}"
-            yield Damage(self.path, position, 0, header.base_offset, expected, found_text)
+            yield DamagedBytes(self.path, position, 0, header.base_offset, expected, found_text)
 
     def _is_abort(self, found: FoundBatch) -> bool:
         if found.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
             return False
         try:
-            records = iterate_records(self._log.read(found.position, found.header.size_bytes))
+            records = iterate_records_of_batch(self._log.read(found.position, found.header.size_bytes))
             return any(decode_control_type(record.key) == ControlType.ABORT for record in records)
         except KafkaError:
             return False  # reported where the records are read
 
-    def explain_damaged_entry(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
         """Do nothing: each marker is checked by itself."""
 
-    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
         return iter(())

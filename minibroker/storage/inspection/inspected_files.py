@@ -42,18 +42,18 @@ from minibroker.storage.inspection.index_inspection import (
     iterate_undamaged_entries,
 )
 from minibroker.storage.inspection.index_verification import (
-    Check,
+    IndexCheck,
     OffsetIndexCheck,
     TimeIndexCheck,
     TransactionIndexCheck,
 )
 from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
-from minibroker.storage.inspection.log_inspection import Damage, LogInspection, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote, LogInspection
 from minibroker.storage.inspection.text_inspection import (
     ABORTED_COLUMNS,
     EPOCH_COLUMNS,
     OFFSET_COLUMNS,
-    Line,
+    TextLine,
     iterate_checkpoint_lines,
     iterate_json_lines,
     iterate_property_lines,
@@ -85,7 +85,7 @@ _ON_THE_WAY = "|".join(re.escape(suffix) for suffix in (DELETED_SUFFIX, CLEANED_
 _NAME = re.compile(rf"(?P<stem>.+?)(?P<suffix>\.[a-z]+)(?P<state>{_ON_THE_WAY})?")
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """The kinds of files; the value is the kind's name for people."""
 
     LOG = "segment"
@@ -104,41 +104,41 @@ class Kind(Enum):
 
 
 _BY_SUFFIX = {
-    LOG_SUFFIX: Kind.LOG,
-    INDEX_SUFFIX: Kind.OFFSET_INDEX,
-    TIME_INDEX_SUFFIX: Kind.TIME_INDEX,
-    TRANSACTION_INDEX_SUFFIX: Kind.TRANSACTION_INDEX,
-    SNAPSHOT_SUFFIX: Kind.PRODUCER_SNAPSHOT,
-    METADATA_SNAPSHOT_SUFFIX: Kind.METADATA_SNAPSHOT,
+    LOG_SUFFIX: FileKind.LOG,
+    INDEX_SUFFIX: FileKind.OFFSET_INDEX,
+    TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
+    TRANSACTION_INDEX_SUFFIX: FileKind.TRANSACTION_INDEX,
+    SNAPSHOT_SUFFIX: FileKind.PRODUCER_SNAPSHOT,
+    METADATA_SNAPSHOT_SUFFIX: FileKind.METADATA_SNAPSHOT,
 }
 _BY_NAME = {
-    LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
-    RECOVERY_POINT_CHECKPOINT: Kind.OFFSETS,
-    LOG_START_OFFSET_CHECKPOINT: Kind.OFFSETS,
-    REPLICATION_OFFSET_CHECKPOINT: Kind.OFFSETS,
-    CLEANER_OFFSET_CHECKPOINT: Kind.OFFSETS,
-    ABORTED_TRANSACTIONS_CHECKPOINT: Kind.ABORTED_COUNTS,
-    PARTITION_METADATA: Kind.PARTITION_METADATA,
-    META_PROPERTIES: Kind.META_PROPERTIES,
-    QUORUM_STATE: Kind.QUORUM_STATE,
-    CLEAN_SHUTDOWN: Kind.CLEAN_SHUTDOWN,
+    LEADER_EPOCH_CHECKPOINT: FileKind.LEADER_EPOCHS,
+    RECOVERY_POINT_CHECKPOINT: FileKind.OFFSETS,
+    LOG_START_OFFSET_CHECKPOINT: FileKind.OFFSETS,
+    REPLICATION_OFFSET_CHECKPOINT: FileKind.OFFSETS,
+    CLEANER_OFFSET_CHECKPOINT: FileKind.OFFSETS,
+    ABORTED_TRANSACTIONS_CHECKPOINT: FileKind.ABORTED_COUNTS,
+    PARTITION_METADATA: FileKind.PARTITION_METADATA,
+    META_PROPERTIES: FileKind.META_PROPERTIES,
+    QUORUM_STATE: FileKind.QUORUM_STATE,
+    CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
 }
 
 
-class Entries(NamedTuple):
+class EntryLayout(NamedTuple):
     """Entries of one size, with the names of their numbers."""
 
     packing: Struct
     names: tuple[str, ...]
 
 
-class Rows(NamedTuple):
+class CheckpointLayout(NamedTuple):
     """The rows of a checkpoint, in which words are separated by a space."""
 
     columns: tuple[str, ...]
 
 
-class Properties(NamedTuple):
+class PropertiesLayout(NamedTuple):
     """Lines with a key and a value, and the keys that must be there."""
 
     separator: str
@@ -151,35 +151,35 @@ class JsonObject(NamedTuple):
     required: tuple[str, ...]
 
 
-LAYOUTS: Final[dict[Kind, Entries | Rows | Properties | JsonObject]] = {
-    Kind.OFFSET_INDEX: Entries(OffsetIndex.ENTRY, ("relative_offset", "position")),
-    Kind.TIME_INDEX: Entries(TimeIndex.ENTRY, ("timestamp", "relative_offset")),
-    Kind.TRANSACTION_INDEX: Entries(TRANSACTION_ENTRY, TransactionEntry._fields[1:]),
-    Kind.PRODUCER_SNAPSHOT: Entries(SNAPSHOT_ENTRY, ProducerStateEntry._fields[1:]),
-    Kind.LEADER_EPOCHS: Rows(EPOCH_COLUMNS),
-    Kind.OFFSETS: Rows(OFFSET_COLUMNS),
-    Kind.ABORTED_COUNTS: Rows(ABORTED_COLUMNS),
-    Kind.PARTITION_METADATA: Properties(": ", ("version", "topic_id")),
-    Kind.META_PROPERTIES: Properties("=", ("version", "cluster.id", "node.id")),
-    Kind.QUORUM_STATE: JsonObject(("leaderId", "leaderEpoch", "data_version")),
-    Kind.CLEAN_SHUTDOWN: JsonObject(("version", "brokerEpoch")),
+LAYOUTS: Final[dict[FileKind, EntryLayout | CheckpointLayout | PropertiesLayout | JsonObject]] = {
+    FileKind.OFFSET_INDEX: EntryLayout(OffsetIndex.ENTRY, ("relative_offset", "position")),
+    FileKind.TIME_INDEX: EntryLayout(TimeIndex.ENTRY, ("timestamp", "relative_offset")),
+    FileKind.TRANSACTION_INDEX: EntryLayout(TRANSACTION_ENTRY, TransactionEntry._fields[1:]),
+    FileKind.PRODUCER_SNAPSHOT: EntryLayout(SNAPSHOT_ENTRY, ProducerStateEntry._fields[1:]),
+    FileKind.LEADER_EPOCHS: CheckpointLayout(EPOCH_COLUMNS),
+    FileKind.OFFSETS: CheckpointLayout(OFFSET_COLUMNS),
+    FileKind.ABORTED_COUNTS: CheckpointLayout(ABORTED_COLUMNS),
+    FileKind.PARTITION_METADATA: PropertiesLayout(": ", ("version", "topic_id")),
+    FileKind.META_PROPERTIES: PropertiesLayout("=", ("version", "cluster.id", "node.id")),
+    FileKind.QUORUM_STATE: JsonObject(("leaderId", "leaderEpoch", "data_version")),
+    FileKind.CLEAN_SHUTDOWN: JsonObject(("version", "brokerEpoch")),
 }
-_WITH_LOG = frozenset((Kind.LOG, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TRANSACTION_INDEX))
+_WITH_LOG = frozenset((FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX))
 
-Item = FoundBatch | FoundRecord | Entry | Line | Note | Damage
+InspectedItem = FoundBatch | FoundRecord | Entry | TextLine | InspectionNote | DamagedBytes
 
 
 class InspectedFile(NamedTuple):
     """A file. `base_offset` is the offset in its name, None if there is none."""
 
     path: str
-    kind: Kind
+    kind: FileKind
     base_offset: int | None
 
     @property
     def topic(self) -> str | None:
         """The topic of the log that the file belongs to, None if it is unknown."""
-        if self.kind is Kind.METADATA_SNAPSHOT:
+        if self.kind is FileKind.METADATA_SNAPSHOT:
             return METADATA_TOPIC
         found = parse_log_name(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
         return found[0] if found else None
@@ -187,7 +187,7 @@ class InspectedFile(NamedTuple):
     @property
     def has_kafkas_name(self) -> bool:
         """Whether the name is surely Kafka's: a name with a segment's suffix must also contain an offset."""
-        return self.base_offset is not None or self.kind not in (*_WITH_LOG, Kind.PRODUCER_SNAPSHOT)
+        return self.base_offset is not None or self.kind not in (*_WITH_LOG, FileKind.PRODUCER_SNAPSHOT)
 
     def make_path_with_suffix(self, suffix: str) -> str:
         """Return the path of the same segment's file with another suffix."""
@@ -205,11 +205,13 @@ def identify_file(path: str) -> InspectedFile | None:
     match = _NAME.fullmatch(name)
     kind = _BY_SUFFIX.get(match["suffix"]) if match else None
     return (
-        InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else parse_base_offset(name)) if kind else None
+        InspectedFile(path, kind, None if kind is FileKind.METADATA_SNAPSHOT else parse_base_offset(name))
+        if kind
+        else None
     )
 
 
-class Options(NamedTuple):
+class InspectionOptions(NamedTuple):
     """Options of an inspection: show the `records` of each batch that has at most `most_bytes` of them, and `verify`.
 
     To verify a `.log` file means to compare it with all its indexes, and its leader epochs with their checkpoint. The
@@ -222,7 +224,7 @@ class Options(NamedTuple):
     most_bytes: int = MAX_UNCOMPRESSED_BYTES
 
 
-def iterate_file_contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def iterate_file_contents(disk: Disk, inspected: InspectedFile, options: InspectionOptions) -> Iterator[InspectedItem]:
     """Yield the content of a file, and every damage.
 
     A read error is also reported as damage. Raises `OSError` if the file cannot be opened.
@@ -232,17 +234,19 @@ def iterate_file_contents(disk: Disk, inspected: InspectedFile, options: Options
         yield from _iterate_open_file_contents(disk, file, inspected, options)
     except OSError as error:
         path = error.filename or inspected.path
-        yield Damage(path, 0, 0, None, "a file that can be read to its end", error.strerror or str(error))
+        yield DamagedBytes(path, 0, 0, None, "a file that can be read to its end", error.strerror or str(error))
 
 
-def _iterate_open_file_contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def _iterate_open_file_contents(
+    disk: Disk, file: File, inspected: InspectedFile, options: InspectionOptions
+) -> Iterator[InspectedItem]:
     kind = inspected.kind
-    if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
+    if kind is FileKind.METADATA_SNAPSHOT or (kind is FileKind.LOG and not options.verify):
         yield from _iterate_log_findings(disk, file, inspected, [], options)
-    elif kind is Kind.LOG:
+    elif kind is FileKind.LOG:
         beside = [each for each in _open_indexes_beside(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
-            yield from (each for each in _iterate_file_entries(index, of_index) if isinstance(each, Damage))
+            yield from (each for each in _iterate_file_entries(index, of_index) if isinstance(each, DamagedBytes))
         yield from _iterate_log_findings(
             disk, file, inspected, [_make_index_check(file, *each) for each in beside], options
         )
@@ -252,40 +256,46 @@ def _iterate_open_file_contents(disk: Disk, file: File, inspected: InspectedFile
             yield from _compare_index_with_log(disk, file, inspected)
 
 
-def _compare_index_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
+def _compare_index_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[DamagedBytes]:
     """Compare an index with its log, if that exists. Yield the damage."""
     path = inspected.make_path_with_suffix(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)
         found = _iterate_log_findings(
-            disk, log, inspected._replace(path=path), [_make_index_check(log, file, inspected)], Options(records=False)
+            disk,
+            log,
+            inspected._replace(path=path),
+            [_make_index_check(log, file, inspected)],
+            InspectionOptions(records=False),
         )
-        yield from (each for each in found if isinstance(each, Damage) and each.path == file.path)
+        yield from (each for each in found if isinstance(each, DamagedBytes) and each.path == file.path)
 
 
-def _iterate_file_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
+def _iterate_file_entries(
+    file: File, inspected: InspectedFile
+) -> Iterator[Entry | TextLine | InspectionNote | DamagedBytes]:
     layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
     match layout:
-        case Rows(columns):
+        case CheckpointLayout(columns):
             yield from iterate_checkpoint_lines(file, columns)
-        case Properties(separator, required):
+        case PropertiesLayout(separator, required):
             yield from iterate_property_lines(file, separator, required)
         case JsonObject(required):
             yield from iterate_json_lines(file, required)
-        case _ if inspected.kind is Kind.OFFSET_INDEX:
+        case _ if inspected.kind is FileKind.OFFSET_INDEX:
             yield from iterate_offset_entries(file, base_offset)
-        case _ if inspected.kind is Kind.TIME_INDEX:
+        case _ if inspected.kind is FileKind.TIME_INDEX:
             yield from iterate_time_entries(file, base_offset)
-        case _ if inspected.kind is Kind.TRANSACTION_INDEX:
+        case _ if inspected.kind is FileKind.TRANSACTION_INDEX:
             yield from iterate_transaction_entries(file)
         case _:
             yield from iterate_snapshot_entries(file)
 
 
 def _iterate_log_findings(
-    disk: Disk, file: File, inspected: InspectedFile, checks: list[Check], options: Options
-) -> Iterator[FoundBatch | FoundRecord | Note | Damage]:
-    is_segment = inspected.kind is not Kind.METADATA_SNAPSHOT
+    disk: Disk, file: File, inspected: InspectedFile, checks: list[IndexCheck], options: InspectionOptions
+) -> Iterator[FoundBatch | FoundRecord | InspectionNote | DamagedBytes]:
+    is_segment = inspected.kind is not FileKind.METADATA_SNAPSHOT
     inspection = LogInspection(
         file,
         base_offset=inspected.base_offset,
@@ -300,7 +310,7 @@ def _iterate_log_findings(
                 yield from iterate_records_in(file, finding, options.most_bytes)
             for check in checks:
                 yield from check.check_batch(finding)
-        elif isinstance(finding, Damage):
+        elif isinstance(finding, DamagedBytes):
             for check in checks:
                 check.explain_damaged_entry(finding)
     for check in checks:
@@ -332,11 +342,11 @@ def _open_indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple
             yield disk.open_to_read(path), inspected._replace(path=path, kind=_BY_SUFFIX[suffix])
 
 
-def _make_index_check(log: File, file: File, inspected: InspectedFile) -> Check:
+def _make_index_check(log: File, file: File, inspected: InspectedFile) -> IndexCheck:
     entries = _iterate_file_entries(file, inspected)
-    if inspected.kind is Kind.OFFSET_INDEX:
+    if inspected.kind is FileKind.OFFSET_INDEX:
         return OffsetIndexCheck(file.path, entries)
-    if inspected.kind is Kind.TIME_INDEX:
+    if inspected.kind is FileKind.TIME_INDEX:
         return TimeIndexCheck(file.path, entries)
     return TransactionIndexCheck(log, file.path, entries)
 

@@ -19,7 +19,7 @@ from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import File
-from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 
 
 class FoundRecord(NamedTuple):
@@ -33,7 +33,7 @@ class FoundRecord(NamedTuple):
 
 def iterate_records_in(
     file: File, found: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
-) -> Iterator[FoundRecord | Note | Damage]:
+) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
 
     Raises `OSError`.
@@ -43,7 +43,7 @@ def iterate_records_in(
         return
     if header.size_bytes > most_bytes:
         text = f"the records of a batch of {header.size_bytes} bytes are not shown: {most_bytes} is the most"
-        yield Note(file.path, found.position, header.base_offset, text)
+        yield InspectionNote(file.path, found.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
         yield from _iterate_records_of_wrapper(file, found, most_bytes)
@@ -61,7 +61,7 @@ def iterate_records_in(
 
 def _iterate_records_of_wrapper(
     file: File, found: FoundBatch, most_bytes: int
-) -> Iterator[FoundRecord | Note | Damage]:
+) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
@@ -77,7 +77,7 @@ def _iterate_records_of_wrapper(
         yield _make_unread_finding(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
-def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
+def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | DamagedBytes]:
     header, position, last_offset = found.header, 0, found.header.base_offset - 1
     records = parse_records(payload, header)
     for index in range(header.record_count):
@@ -93,24 +93,24 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         yield FoundRecord(start + position, size_bytes, start == 0, record)
         if not last_offset < record.offset <= header.last_offset:
             expected = f"an offset from {last_offset + 1} to {header.last_offset}"
-            yield Damage(file.path, start + position, 0, record.offset, expected, f"{record.offset}")
+            yield DamagedBytes(file.path, start + position, 0, record.offset, expected, f"{record.offset}")
         last_offset = record.offset
         position += size_bytes
     if position < len(payload):
         what = f"{len(payload) - position} bytes more"
         expected = f"the end of the batch after {header.record_count} records"
-        yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
+        yield DamagedBytes(file.path, start + position, 0, header.last_offset, expected, what)
 
 
 def _make_unread_finding(
     file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
-) -> Note | Damage:
+) -> InspectionNote | DamagedBytes:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
         return _make_record_damage(file, found, position, expected, error)
     text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
-    return Note(file.path, found.position, found.header.base_offset, text)
+    return InspectionNote(file.path, found.position, found.header.base_offset, text)
 
 
-def _make_record_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
-    return Damage(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)
+def _make_record_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> DamagedBytes:
+    return DamagedBytes(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)

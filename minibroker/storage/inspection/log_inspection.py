@@ -18,7 +18,7 @@ from minibroker.storage.inspection.file_walking import make_walker
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 
-class Damage(NamedTuple):
+class DamagedBytes(NamedTuple):
     """Invalid bytes: where they are, what was expected and what was found.
 
     `size_bytes` were skipped, 0 if the damaged part could be read nevertheless; `offset` is that of the first record
@@ -33,7 +33,7 @@ class Damage(NamedTuple):
     found: str
 
 
-class Note(NamedTuple):
+class InspectionNote(NamedTuple):
     """A remark that is not about damage."""
 
     path: str
@@ -42,7 +42,7 @@ class Note(NamedTuple):
     text: str
 
 
-Finding = FoundBatch | Note | Damage
+InspectionFinding = FoundBatch | InspectionNote | DamagedBytes
 
 
 class LogInspection:
@@ -75,22 +75,22 @@ class LogInspection:
         self._epoch = -1
         self._is_certain = base_offset is not None  # the next offset is known, not only bounded from below
 
-    def iterate_findings(self) -> Iterator[Finding]:
+    def iterate_findings(self) -> Iterator[InspectionFinding]:
         """Yield all batches, in the order of their positions, with notes and damage. Raises `OSError`."""
         position, walker = 0, self._walker
         while position < walker.size_bytes:
             step = walker.read_batch_or_damage_at(position)
             if isinstance(step, PassedOver):
                 self._is_certain = False
-                yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
+                yield DamagedBytes(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
                 position += step.size_bytes
                 continue
             judged = list(self._check_batch(step))
-            yield step._replace(is_credible=not any(isinstance(each, Damage) for each in judged))
+            yield step._replace(is_credible=not any(isinstance(each, DamagedBytes) for each in judged))
             yield from judged
             position += step.header.size_bytes
 
-    def _check_batch(self, found: FoundBatch) -> Iterator[Note | Damage]:
+    def _check_batch(self, found: FoundBatch) -> Iterator[InspectionNote | DamagedBytes]:
         """Check a batch whose size is known, and set what the next one must be."""
         header, expected = found.header, self._walker.next_offset
         if not found.is_sound:
@@ -106,7 +106,7 @@ class LogInspection:
             return
         if self._is_certain and header.base_offset > expected and header.magic == MAGIC:
             text = f"no offsets {expected} to {header.base_offset - 1}, as compaction leaves it"
-            yield Note(self._path, found.position, expected, text)
+            yield InspectionNote(self._path, found.position, expected, text)
         self._walker.next_offset = header.next_offset
         self._is_certain = True
         if header.magic == MAGIC:
@@ -120,7 +120,7 @@ class LogInspection:
         gap = header.base_offset > expected
         return gap and following is not None and expected <= following.base_offset <= header.last_offset
 
-    def _check_leader_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
+    def _check_leader_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[DamagedBytes]:
         """Check the leader epoch, which no checksum covers, either."""
         epoch, offset = found.header.partition_leader_epoch, found.header.base_offset
         expected = self._describe_expected_epoch(offset, epoch, following)
@@ -143,8 +143,8 @@ class LogInspection:
         header = self._walker.read_header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 
-    def _make_batch_damage(self, batch: FoundBatch, offset: int, expected: str, problem: str) -> Damage:
-        return Damage(self._path, batch.position, 0, offset, expected, problem)
+    def _make_batch_damage(self, batch: FoundBatch, offset: int, expected: str, problem: str) -> DamagedBytes:
+        return DamagedBytes(self._path, batch.position, 0, offset, expected, problem)
 
     def _describe_expected_offsets(self) -> str:
         limit = "" if self._walker.limit == NO_LIMIT else f" and below {self._walker.limit}"

@@ -10,7 +10,7 @@ from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.checkpoints.checkpoint_texts import CHECKPOINT_VERSION
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import BlockReader
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 
 MAX_LINE_BYTES = 4096  # a topic's name has 249 bytes at most
 MAX_JSON_BYTES = 1 << 20  # a voter of the quorum takes some 15
@@ -25,21 +25,21 @@ _BEFORE_KEY = re.compile(r"[\s,]*")
 _BEFORE_VALUE = re.compile(r"\s*:\s*")
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line of a text file. `fields` are its parts by name; those in `NUMBERS` are int."""
 
     position: int
     fields: dict[str, str | int]
 
 
-def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
     """Yield the rows of a checkpoint with these columns. An empty file has none. Raises `OSError`."""
     if file.size_bytes() == 0:
         return
     lines = _iterate_lines(file)
     position, text = next(lines, (0, ""))
     if text != str(CHECKPOINT_VERSION):
-        yield Damage(
+        yield DamagedBytes(
             file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _shorten_line(text)
         )
     counted, announced = next(lines, (file.size_bytes(), ""))
@@ -48,24 +48,24 @@ def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[L
         count += 1
         row = _parse_checkpoint_row(file, position, text, columns)
         yield row
-        if columns == EPOCH_COLUMNS and isinstance(row, Line):
+        if columns == EPOCH_COLUMNS and isinstance(row, TextLine):
             epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
             if epoch <= before[0] or start_offset <= before[1]:
                 expected = f"an epoch above {before[0]} and a start offset above {before[1]}"
-                yield Damage(file.path, position, 0, start_offset, expected, _shorten_line(text))
+                yield DamagedBytes(file.path, position, 0, start_offset, expected, _shorten_line(text))
             else:
                 before = now
     if announced != str(count):
-        yield Damage(
+        yield DamagedBytes(
             file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _shorten_line(announced)
         )
 
 
-def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
+def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> TextLine | DamagedBytes:
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
-        return Damage(file.path, position, len(text), None, expected, _shorten_line(text))
+        return DamagedBytes(file.path, position, len(text), None, expected, _shorten_line(text))
     fields: dict[str, str | int] = {}
     for name, word in zip(columns, words, strict=True):
         if name not in NUMBERS:
@@ -73,11 +73,11 @@ def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[s
         elif word.isascii() and word.isdigit():
             fields[name] = int(word)
         else:
-            return Damage(file.path, position, len(text), None, expected, _shorten_line(text))
-    return Line(position, fields)
+            return DamagedBytes(file.path, position, len(text), None, expected, _shorten_line(text))
+    return TextLine(position, fields)
 
 
-def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
     """Yield the key and value of each line of `meta.properties` ("=") or `partition.metadata` (": ").
 
     Raises `OSError`.
@@ -89,25 +89,27 @@ def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]
         key, found, value = text.partition(separator)
         if found:
             missing.pop(key.strip(), None)
-            yield Line(position, {key.strip(): value.strip()})
+            yield TextLine(position, {key.strip(): value.strip()})
         else:
-            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _shorten_line(text))
+            yield DamagedBytes(
+                file.path, position, len(text), None, f"a key, {separator!r} and a value", _shorten_line(text)
+            )
     for key in missing:
-        yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
+        yield DamagedBytes(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
 
-def iterate_json_lines(file: File, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_json_lines(file: File, required: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
     """Yield each field of a file with a JSON object. An empty file has none. Raises `OSError`."""
     data = file.read(0, MAX_JSON_BYTES)
     try:
-        lines = [Line(start, {key: str(value)}) for start, _, key, value in iterate_json_fields(data)]
+        lines = [TextLine(start, {key: str(value)}) for start, _, key, value in iterate_json_fields(data)]
     except ValueError as error:
-        yield Damage(file.path, 0, len(data), None, "a JSON object", str(error))
+        yield DamagedBytes(file.path, 0, len(data), None, "a JSON object", str(error))
         return
     yield from lines
     missing = set(required if data else ()) - {key for line in lines for key in line.fields}
     for key in sorted(missing):
-        yield Damage(file.path, len(data), 0, None, f"a field {key}", "the end of the file")
+        yield DamagedBytes(file.path, len(data), 0, None, f"a field {key}", "the end of the file")
 
 
 def iterate_json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:

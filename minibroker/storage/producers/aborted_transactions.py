@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 TRANSACTION_INDEX_VERSION = 0
 TRANSACTION_ENTRY = Struct(">hqqqq")
 
-Counts = dict[int, tuple[int, int]]  # by base offset: (number of aborted transactions, CRC-32C of their entries)
+EntryCounts = dict[int, tuple[int, int]]  # by base offset: (number of aborted transactions, CRC-32C of their entries)
 
 
 class AbortedTransaction(NamedTuple):
@@ -76,8 +76,8 @@ class AbortedTransactions:
     ) -> None:
         """Take the transactions of all index files, and the counts of the checkpoint."""
         self._disk = disk
-        self._counts: Counts = dict(counts)
-        self._written: Counts = dict(counts)
+        self._counts: EntryCounts = dict(counts)
+        self._written: EntryCounts = dict(counts)
         self._known = list(transactions)
         self._last_offsets = [transaction.last_offset for transaction in self._known]
         self._unsynced: set[str] = set()
@@ -207,7 +207,7 @@ class AbortedTransactions:
             self._unsynced.discard(path)
 
 
-def read_entry_counts(disk: Disk, directory: str) -> Counts:
+def read_entry_counts(disk: Disk, directory: str) -> EntryCounts:
     """Return the counts of the checkpoint, or none if it is malformed. Raises `OSError`."""
     path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
     try:

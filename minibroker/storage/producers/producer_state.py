@@ -23,7 +23,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
-from minibroker.storage.producers.transaction_markers import Marker
+from minibroker.storage.producers.transaction_markers import TransactionMarker
 
 SNAPSHOT_VERSION: Final = 1
 BATCHES_KEPT: Final = 5
@@ -154,7 +154,7 @@ class ProducerStates:
         if entry is not None and epoch < entry.epoch:
             raise _make_past_epoch_error(producer_id, epoch, entry)
 
-    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> None:
         """Check that this marker may end the producer's transaction. A marker without an open transaction passes.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on, each
@@ -195,7 +195,9 @@ class ProducerStates:
         if len(batches) > BATCHES_KEPT:
             del batches[0]
 
-    def end_transaction(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
+    def end_transaction(
+        self, header: BatchHeader, offset: int, marker: TransactionMarker | None
+    ) -> AbortedTransaction | None:
         """Update the state by a control batch that was appended at `offset`. Return the transaction it aborts, or None.
 
         `marker` is its content, None if compaction has emptied it.

@@ -18,14 +18,14 @@ _EPOCH: Final = Struct(">i")  # the coordinator's, in the value of the record, b
 _EPOCH_POSITION: Final = 73
 
 
-class Marker(NamedTuple):
+class TransactionMarker(NamedTuple):
     """How a transaction ended, and the epoch of the coordinator that ended it (KIP-98)."""
 
     committed: bool
     coordinator_epoch: int
 
 
-def make_marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
+def make_marker_batch(producer_id: int, producer_epoch: int, marker: TransactionMarker, timestamp: int) -> bytearray:
     """Return the control batch that ends a producer's transaction. `timestamp` is in ms since 1970."""
     batch = bytearray(_make_marker_template(marker.committed))
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
@@ -43,7 +43,7 @@ def _make_marker_template(committed: bool) -> bytes:
     return bytes(build_batch([record], transactional=True, control=True))
 
 
-def read_marker(batch: Bytes) -> Marker | None:
+def read_marker(batch: Bytes) -> TransactionMarker | None:
     """Return the marker in a control batch; None for another control record, a malformed or an emptied batch."""
     for committed in (True, False):
         template = _make_marker_template(committed)
@@ -53,21 +53,21 @@ def read_marker(batch: Bytes) -> Marker | None:
             and batch[HEADER_BYTES:_EPOCH_POSITION] == template[HEADER_BYTES:_EPOCH_POSITION]
             and batch[end:] == template[end:]
         ):
-            return Marker(committed, *_EPOCH.unpack_from(batch, _EPOCH_POSITION))
+            return TransactionMarker(committed, *_EPOCH.unpack_from(batch, _EPOCH_POSITION))
     return _decode_marker(batch)
 
 
-def _decode_marker(batch: Bytes) -> Marker | None:
+def _decode_marker(batch: Bytes) -> TransactionMarker | None:
     """Read a marker that is encoded differently from ours, or return None."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # here, as it is rarely needed
     from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
-    from minibroker.protocol.records.payload import iterate_records
+    from minibroker.protocol.records.payload import iterate_records_of_batch
 
     try:
-        record = next(iterate_records(batch))
+        record = next(iterate_records_of_batch(batch))
         message = decode_control_message(record)
     except (StopIteration, KafkaError):
         return None
     if not isinstance(message, EndTxnMarker):
         return None
-    return Marker(decode_control_type(record.key) is ControlType.COMMIT, message.coordinator_epoch)
+    return TransactionMarker(decode_control_type(record.key) is ControlType.COMMIT, message.coordinator_epoch)

@@ -62,7 +62,7 @@ class LostRecords(LogDirectoryError):
     """A start would lose records that may have been synced, of a `guarded` log."""
 
 
-class Checkpointed(NamedTuple):
+class Checkpoints(NamedTuple):
     """What is known of a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
 
     A `guarded` log is not opened if records are lost that may have been synced.
@@ -81,7 +81,7 @@ def open_log(
     directory: str,
     topic_partition: tuple[str, int],
     settings: LogSettings,
-    known: Checkpointed,
+    known: Checkpoints,
 ) -> Log:
     """Open the log in `directory`, and recover it if necessary.
 
@@ -89,7 +89,7 @@ def open_log(
     `LostRecords`, and then has truncated nothing.
     """
     try:
-        opening = _Opening(environment, directory, topic_partition, settings)
+        opening = _LogOpening(environment, directory, topic_partition, settings)
         topic_id = opening.read_topic_id(known.clean)
         return Log(environment, directory, topic_partition, topic_id, settings, opening.recover_contents(known))
     except (OSError, MalformedCheckpoint, CorruptBatch) as error:
@@ -127,7 +127,7 @@ def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -
         disk.write_whole(f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=sync)
 
 
-class _Opening:
+class _LogOpening:
     """The opening of one log, from its directory to the contents of a `Log`."""
 
     def __init__(
@@ -171,7 +171,7 @@ class _Opening:
             logger.warning("%s is ignored, as a crash has damaged it: %s", path, error)
             return NO_TOPIC_ID
 
-    def recover_contents(self, known: Checkpointed) -> LogContents:
+    def recover_contents(self, known: Checkpoints) -> LogContents:
         """Recover the log if necessary, and find where it begins and ends."""
         self.guarded = known.guarded
         self._read_leader_epochs()
@@ -285,7 +285,7 @@ class _Opening:
         for epoch, first_offset in known:
             self.epochs.assign_if_newer(epoch, first_offset)
 
-    def _recover_end_offset(self, known: Checkpointed) -> int:
+    def _recover_end_offset(self, known: Checkpoints) -> int:
         """Return the log's end offset, after recovery if that is necessary."""
         if not self.segments:
             return known.log_start_offset
@@ -305,7 +305,7 @@ class _Opening:
         self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
-    def _check_loss(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
+    def _check_loss(self, end_offset: int, known: Checkpoints, last_epoch: list[tuple[int, int]], early: bool) -> None:
         """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
 
         Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.

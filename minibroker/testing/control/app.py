@@ -13,9 +13,9 @@ from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_pages import make_page_routes
 from minibroker.testing.control.control_routes import make_control_routes
-from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, describe_mistake
+from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, make_status_and_message
 from minibroker.testing.control.models import make_fault_schema
-from minibroker.testing.control.request_routes import Observed, make_request_routes
+from minibroker.testing.control.request_routes import ObservedServer, make_request_routes
 from minibroker.web.application import Application
 from minibroker.web.guard import Guard
 from minibroker.web.messages import Answer, Request, make_json_answer, make_text_answer
@@ -29,12 +29,14 @@ DESCRIPTION = f"The state, faults, time and journal of a broker, for tests. {HOW
 DESCRIPTION_OF_PROXY = f"The faults and the journal of a proxy in front of a Kafka. {HOW_TO_ASK}"
 
 
-def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.Event | None = None) -> Control:
+def make_control_app(
+    broker: Broker, token: str | None = None, closing: asyncio.Event | None = None
+) -> ControlApplication:
     """Return the application for a broker in the same event loop. With a token, requests must send it.
 
     With `closing`, which is set when the server closes, it has the explorer, too.
     """
-    app = Control("minibroker control", DESCRIPTION, make_control_routes(broker), token)
+    app = ControlApplication("minibroker control", DESCRIPTION, make_control_routes(broker), token)
     app.add_routes(make_probe_routes(lambda: has_nodes(broker.running if broker.is_running else None)))
     app.add_routes(make_page_routes(lambda: broker.bootstrap_servers))
     if closing is not None:
@@ -44,19 +46,19 @@ def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.
     return app
 
 
-def make_proxy_control_app(proxy: Observed, token: str | None = None) -> Control:
+def make_proxy_control_app(proxy: ObservedServer, token: str | None = None) -> ControlApplication:
     """Return the application for a proxy in the same event loop: its journal and its faults."""
-    app = Control("minibroker proxy control", DESCRIPTION_OF_PROXY, make_request_routes(proxy), token)
+    app = ControlApplication("minibroker proxy control", DESCRIPTION_OF_PROXY, make_request_routes(proxy), token)
     app.add_routes(make_probe_routes(lambda: True))
     app.add_routes(make_page_routes(lambda: proxy.bootstrap_servers, "proxy.html"))
     return app
 
 
-class Control(Application):
+class ControlApplication(Application):
     """The application; its description has the token, which is optional unless the control needs one."""
 
     def __init__(self, title: str, description: str, routes: Iterable[Route], token: str | None) -> None:
-        super().__init__(routes, Guard(token), describe_mistake)
+        super().__init__(routes, Guard(token), make_status_and_message)
         self._info = {"title": title, "version": __version__, "description": description}
         self._needs_token = token is not None
         self.add_routes([Route("GET", "/openapi.json", self.answer_openapi, "describe", is_guarded=False, is_raw=True)])

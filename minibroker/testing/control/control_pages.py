@@ -26,15 +26,15 @@ HEADERS: Final = {
 }
 
 
-def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing.html") -> Routes:
-    """Return the paths of the pages. `first` is the file of the one at `/`."""
+def make_page_routes(bootstrap_servers: Callable[[], str], landing_file: str = "landing.html") -> Routes:
+    """Return the paths of the pages. `landing_file` is the file of the one at `/`."""
     routes = Routes(is_guarded=False, is_raw=True)
 
     @routes.get("/")
     def answer_landing_page(request: Request) -> Answer:
         from html import escape
 
-        text = (FOLDER / first).read_text(encoding="utf-8")
+        text = (FOLDER / landing_file).read_text(encoding="utf-8")
         host = request.headers.get("host", "")
         values = {"servers": bootstrap_servers(), "control": host, "version": __version__}
         for name, value in values.items():

@@ -62,7 +62,7 @@ async def serve_control(
         making.cancel()
 
 
-class Answering(Protocol):
+class AnsweringApplication(Protocol):
     """An application, as a server needs it."""
 
     async def answer(self, request: Request) -> Answer:
@@ -90,18 +90,18 @@ class LateApplication:
 
 @contextlib.asynccontextmanager
 async def serve_application(
-    make_application: Callable[[], Answering], address: HostPort, closing: asyncio.Event
+    make_application: Callable[[], AnsweringApplication], address: HostPort, closing: asyncio.Event
 ) -> AsyncIterator[str]:
     """Serve the made application; yield the URL. Set `closing` at the end. Raises StartError."""
-    from minibroker.web.asgi import Asgi
-    from minibroker.web.server import Server, is_missing
+    from minibroker.web.asgi import AsgiApplication
+    from minibroker.web.server import Server, is_library_missing
 
-    if any(map(is_missing, ("msgspec", "h11", "yaml"))):
+    if any(map(is_library_missing, ("msgspec", "h11", "yaml"))):
         raise StartError(REMEDY)
     app = make_application()
     try:
         server = Server(address)
-        await server.start(Asgi(app.answer))
+        await server.start(AsgiApplication(app.answer))
     except OSError as error:
         raise StartError(str(error)) from None
     try:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.verbs.record_verbs import Text
-from minibroker.web.reading import Span
+from minibroker.web.reading import TimeSpan
 
 NOTHING: Final[Mapping[str, Any]] = {}
 NOT_NEGATIVE: Final = Meta(ge=0)
@@ -34,11 +34,11 @@ KINDS: Final = {
 }
 
 
-class Asked(Struct, kw_only=True, forbid_unknown_fields=True):
+class RequestBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """The base of bodies of requests. Unknown fields are rejected."""
 
 
-class NewRecords(Asked):
+class NewRecords(RequestBody):
     """Records to append as one batch, all with the same key, headers and timestamp. Bytes are in hexadecimal digits."""
 
     values: list[str | None] = []
@@ -74,8 +74,8 @@ def make_fault_schema() -> dict[str, Any]:
     """Return the schema of a fault: the words of `Rule` that JSON can have."""
     words: dict[str, dict[str, Any]] = {}
     for name, (kinds, word) in WORDS.items():
-        schemas = [schema for schema in map(_make_schema, kinds) if schema is not None]
-        if _takes_duration(name):
+        schemas = [schema for schema in map(_make_json_schema, kinds) if schema is not None]
+        if _takes_duration_as_value(name):
             schemas = [{"type": "string", "examples": ["10 s"]}]
         if schemas:
             words[name] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
@@ -88,11 +88,11 @@ def make_fault_schema() -> dict[str, Any]:
     return shape | {"description": meaning, "examples": [example]}
 
 
-def _takes_duration(word: str) -> bool:
+def _takes_duration_as_value(word: str) -> bool:
     return word in WORDS and timedelta in WORDS[word][0]
 
 
-def _make_schema(kind: Any) -> dict[str, Any] | None:
+def _make_json_schema(kind: Any) -> dict[str, Any] | None:
     """Return the schema of a type, or None for one that JSON does not have."""
     if get_origin(kind) is Literal:
         return {"enum": list(get_args(kind))}
@@ -112,12 +112,12 @@ class NewFaults(list[dict[str, Any]]):
         asked = value if isinstance(value, list) else [value]
         if not all(isinstance(each, dict) for each in asked):
             raise ValueError("must be an object with the words of a fault, or a list of them")
-        return cls({name: _add_unit(name, each) for name, each in words.items()} for words in asked)
+        return cls({name: _add_unit_of_duration(name, each) for name, each in words.items()} for words in asked)
 
 
-def _add_unit(name: str, value: Any) -> Any:
+def _add_unit_of_duration(name: str, value: Any) -> Any:
     is_bare = isinstance(value, int | float) and not isinstance(value, bool)
-    return Span.read(value) if is_bare and _takes_duration(name) else value
+    return TimeSpan.read(value) if is_bare and _takes_duration_as_value(name) else value
 
 
 def _decode_hex(digits: str | None) -> bytes | None:

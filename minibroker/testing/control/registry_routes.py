@@ -9,8 +9,8 @@ from msgspec import Meta
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import PATH, Asked
-from minibroker.web.reading import Span
+from minibroker.testing.control.models import PATH, RequestBody
+from minibroker.web.reading import TimeSpan
 from minibroker.web.routes import Routes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 
 
-class SchemaReference(Asked):
+class SchemaReference(RequestBody):
     """A name in a schema, and the subject and the version (-1: the latest) that it stands for."""
 
     name: str
@@ -46,12 +46,12 @@ class SeenRegistryRequest(Shown):
 MESSAGE = "a fault of the test"
 
 
-class NewRegistryFault(Asked):
+class NewRegistryFault(RequestBody):
     """A fault: an error (`code`, an HTTP status or one of Confluent's codes), a `delay`, or an `unknown_id`."""
 
     code: int | None = None
     message: str = MESSAGE
-    delay: Span | None = None
+    delay: TimeSpan | None = None
     unknown_id: int | None = None
     method: str | None = None
     path: Annotated[str, Meta(description=PATH)] = "*"

@@ -11,13 +11,13 @@ from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import KINDS, NewFaults
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.hosting import Host
-from minibroker.testing.seen.journal import Journal, Which
+from minibroker.testing.seen.hosting import InterceptedHost
+from minibroker.testing.seen.journal import ExchangeConditions, Journal
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT
 from minibroker.web.routes import Route, Routes
 
 
-class Observed(Host, Protocol):
+class ObservedServer(InterceptedHost, Protocol):
     """A broker or a proxy: its requests are seen, and disturbed."""
 
     @property
@@ -33,12 +33,12 @@ class Observed(Host, Protocol):
         """Return its faults."""
 
     def await_for_requests(
-        self, api: str | None, count: int, timeout: Duration, **which: Unpack[Which]
+        self, api: str | None, count: int, timeout: Duration, **which: Unpack[ExchangeConditions]
     ) -> Coroutine[Any, Any, list[Exchange]]:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
 
 
-def make_request_routes(observed: Observed) -> list[Route]:
+def make_request_routes(observed: ObservedServer) -> list[Route]:
     """Return the paths for a host in the same event loop, which has these alone."""
     found: list[Route] = []
     for tag, part in {"records": add_journal_routes, "faults": add_fault_routes}.items():
@@ -48,11 +48,13 @@ def make_request_routes(observed: Observed) -> list[Route]:
     return found
 
 
-def add_journal_routes(observed: Observed, routes: Routes) -> None:
+def add_journal_routes(observed: ObservedServer, routes: Routes) -> None:
     """Add what the journal has."""
 
     @routes.get("/requests", without=("where",))
-    def list_requests(api: str | None = None, raw: bool = False, **which: Unpack[Which]) -> list[SeenRequest]:
+    def list_requests(
+        api: str | None = None, raw: bool = False, **which: Unpack[ExchangeConditions]
+    ) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
         return [show_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
 
@@ -75,13 +77,13 @@ def add_journal_routes(observed: Observed, routes: Routes) -> None:
 
     @routes.post("/requests/wait", body="RequestWait", is_wanted=True, without=("where",), errors=WAITED)
     async def wait_for_requests(
-        api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+        api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[ExchangeConditions]
     ) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
         return list(map(show_request, await observed.await_for_requests(api, count, timeout, **which)))
 
 
-def add_fault_routes(observed: Observed, routes: Routes) -> None:
+def add_fault_routes(observed: ObservedServer, routes: Routes) -> None:
     """Add what faults do."""
 
     routes.add_route("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, structs
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import NOTHING, Asked
+from minibroker.testing.control.models import NOTHING, RequestBody
 from minibroker.testing.embedded.issuer import Issuer
 from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users
 from minibroker.web.routes import Routes
@@ -23,7 +23,7 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Kind = Literal["good", "expired", "other host", "unknown authority"]
 
 
-class AclRule(Asked):
+class AclRule(RequestBody):
     """An ACL: an operation such as "read" on a topic, group or transactional id, or, without these, the cluster."""
 
     user: Annotated[str, Meta(description='"*" for all.')]

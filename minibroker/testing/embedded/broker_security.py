@@ -30,7 +30,7 @@ from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER, TE
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
     from minibroker.protocol.declare import Message
-    from minibroker.testing.embedded.certificates import Authority, Certified
+    from minibroker.testing.embedded.certificates import CertificateAuthority, CertificateWithKey
     from minibroker.testing.embedded.issuer import Issuer
 
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
@@ -155,10 +155,10 @@ class Security:
         return f"{MODULES['PLAIN']} required{users};"
 
 
-def _get_certificate_authority() -> Authority:
-    from minibroker.testing.embedded.certificates import Authority  # cryptography takes some time to import
+def _get_certificate_authority() -> CertificateAuthority:
+    from minibroker.testing.embedded.certificates import CertificateAuthority  # cryptography takes some time to import
 
-    return Authority()
+    return CertificateAuthority()
 
 
 def parse_users(text: str) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _parse_address(text: str) -> HostPort:
         raise ValueError(f"{TEST_ISSUER} is HOST:PORT or PORT, and cannot be {text!r}") from None
 
 
-def make_key_store_settings(certified: Certified) -> dict[str, str]:
+def make_key_store_settings(certified: CertificateWithKey) -> dict[str, str]:
     """Return the settings of a key store."""
     return {
         "ssl.keystore.type": "PEM",

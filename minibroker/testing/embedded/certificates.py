@@ -18,7 +18,7 @@ from minibroker.operating_system import make_secret_file
 LIFE: Final = timedelta(days=365)
 
 
-class Certified(NamedTuple):
+class CertificateWithKey(NamedTuple):
     """A private key and its certificate, in PEM."""
 
     key: str
@@ -36,7 +36,7 @@ class Certified(NamedTuple):
         return context
 
 
-class Authority:
+class CertificateAuthority:
     """An authority that issues certificates; clients trust `certificate` (PEM)."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Authority:
         built = built.add_extension(_make_usage(signs_certificates=True), critical=True)
         self.certificate = _encode_pem(built.sign(self._key, hashes.SHA256()))
 
-    def issue_certificate(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
+    def issue_certificate(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> CertificateWithKey:
         """Return a key and a certificate for a client, or for a server at these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         built = _make_certificate_builder(_make_x509_name(name), self._name, key, *_choose_validity(expired=expired))
@@ -62,7 +62,7 @@ class Authority:
                 x509.SubjectAlternativeName([_make_host_name(each) for each in hosts]), critical=False
             )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        return Certified(private, _encode_pem(built.sign(self._key, hashes.SHA256())))
+        return CertificateWithKey(private, _encode_pem(built.sign(self._key, hashes.SHA256())))
 
 
 def _make_x509_name(common_name: str) -> x509.Name:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from minibroker.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded.certificates import Certified
+    from minibroker.testing.embedded.certificates import CertificateWithKey
 
 MODULES: Final = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
 SCRAM_MODULE: Final = "scram.ScramLoginModule"
@@ -26,13 +26,13 @@ class TokenAccess(NamedTuple):
     token: Callable[[], str]
 
 
-class Access(NamedTuple):
+class ClientAccess(NamedTuple):
     """How one client reaches the broker: over TLS if there is an `authority` (PEM), by SASL if there is a mechanism."""
 
     servers: str
     protocol: str
     authority: str | None
-    certified: Certified | None
+    certified: CertificateWithKey | None
     mechanism: str | None
     user: str | None
     password: str | None
@@ -51,7 +51,7 @@ class Access(NamedTuple):
         return context
 
 
-def _make_librdkafka_config(access: Access) -> dict[str, Any]:
+def _make_librdkafka_config(access: ClientAccess) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config["ssl.ca.pem"] = access.authority
@@ -74,12 +74,12 @@ def _make_librdkafka_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _format_properties(access: Access) -> str:
+def _format_properties(access: ClientAccess) -> str:
     lines = (f"{name}={value}" for name, value in _make_librdkafka_config(access).items())
     return "".join(line.replace("\n", "\\n") + "\n" for line in lines)
 
 
-def _make_python_config(access: Access) -> dict[str, Any]:
+def _make_python_config(access: ClientAccess) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap_servers": access.servers, "security_protocol": access.protocol}
     if access.authority is not None:
         config["ssl_context"] = access.make_ssl_context()
@@ -90,7 +90,7 @@ def _make_python_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _make_aiokafka_config(access: Access) -> dict[str, Any]:
+def _make_aiokafka_config(access: ClientAccess) -> dict[str, Any]:
     config, tokens = _make_python_config(access), access.tokens
     if tokens is not None:
 
@@ -101,7 +101,7 @@ def _make_aiokafka_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _make_kafka_python_config(access: Access) -> dict[str, Any]:
+def _make_kafka_python_config(access: ClientAccess) -> dict[str, Any]:
     config, tokens = _make_python_config(access), access.tokens
     if tokens is not None:
         config["sasl_oauth_token_provider"] = _make_token_provider("kafka.net.sasl.oauth", lambda _: tokens.token())
@@ -114,7 +114,7 @@ def _make_token_provider(module: str, token: Callable[[object], Any]) -> Any:
     return type("TokenProvider", (base,), {"token": token})()
 
 
-def _make_java_config(access: Access) -> dict[str, Any]:
+def _make_java_config(access: ClientAccess) -> dict[str, Any]:
     config = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
@@ -139,7 +139,7 @@ def _make_java_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _make_kafkajs_config(access: Access) -> dict[str, Any]:
+def _make_kafkajs_config(access: ClientAccess) -> dict[str, Any]:
     config: dict[str, Any] = {"brokers": access.servers.split(","), "ssl": False}
     if access.authority is not None:
         config["ssl"] = {"ca": [access.authority]}
@@ -155,7 +155,7 @@ def _make_kafkajs_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _make_franz_go_config(access: Access) -> dict[str, Any]:
+def _make_franz_go_config(access: ClientAccess) -> dict[str, Any]:
     config: dict[str, Any] = {"seed_brokers": access.servers.split(",")}
     if access.authority is not None:
         config["tls"] = {"ca_pem": access.authority}
@@ -169,7 +169,7 @@ def _make_franz_go_config(access: Access) -> dict[str, Any]:
     return config
 
 
-def _make_token_options(access: Access) -> dict[str, str | None]:
+def _make_token_options(access: ClientAccess) -> dict[str, str | None]:
     """Return a token for a library that takes a function, and what a function needs to get others."""
     assert access.tokens is not None
     endpoint, scope, token = access.tokens
@@ -177,7 +177,7 @@ def _make_token_options(access: Access) -> dict[str, str | None]:
     return {"token": token(), "token_endpoint": endpoint, "scope": scope, **own}
 
 
-def _make_credential_fields(user: str, password: str, access: Access) -> dict[str, str | None]:
+def _make_credential_fields(user: str, password: str, access: ClientAccess) -> dict[str, str | None]:
     return {user: access.user, password: access.password}
 
 
@@ -186,7 +186,7 @@ def quote_for_jaas(text: str) -> str:
     return '"' + "".join(JAAS_ESCAPES.get(one, one) for one in text) + '"'
 
 
-LIBRARIES: Final[Mapping[str, Callable[[Access], Any]]] = {
+LIBRARIES: Final[Mapping[str, Callable[[ClientAccess], Any]]] = {
     "confluent": _make_librdkafka_config,
     "librdkafka.properties": _format_properties,
     "aiokafka": _make_aiokafka_config,

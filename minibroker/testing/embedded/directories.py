@@ -75,7 +75,7 @@ class Snapshot:
     directory: Path
 
 
-class Directories:
+class BrokerDirectories:
     """The directories of the logs: `current` is a given directory, a temporary one, or None while closed."""
 
     def __init__(self, path: Path | None) -> None:

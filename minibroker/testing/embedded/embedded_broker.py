@@ -28,14 +28,14 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.lifecycle import BrokerLifecycle, Seams
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
-from minibroker.testing.embedded.directories import Directories, Snapshot
+from minibroker.testing.embedded.directories import BrokerDirectories, Snapshot
 from minibroker.testing.embedded.given_settings import check_settings, format_setting
 from minibroker.testing.embedded.ports import Ports, close_sockets
 from minibroker.testing.loops import (
-    Loop,
+    BrokerLoop,
     NotRunning,
     Result,
-    Served,
+    ServedObject,
     await_blocking,
     blocking,
     immediate,
@@ -63,7 +63,7 @@ MAXIMUM_NODES = 100
 CONTROL_SERVER = "minibroker.testing.control.control_server"
 
 
-class EmbeddedBroker(Served):
+class EmbeddedBroker(ServedObject):
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
     Any thread may call its methods. Each blocking method also exists as a coroutine, named with a leading `a`. With a
@@ -98,7 +98,7 @@ class EmbeddedBroker(Served):
         """
         if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
-        self._directories = Directories(None if directory is None else Path(directory))
+        self._directories = BrokerDirectories(None if directory is None else Path(directory))
         # The settings that hold unless others are given; who wants a plain broker's replaces them.
         self.defaults: dict[str, str] = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self.interceptors: Final[list[Interceptor]] = []  # kept across restarts; while empty, they cost nothing
@@ -123,10 +123,10 @@ class EmbeddedBroker(Served):
     def _emulate_release(self, name: str) -> str:
         """Answer like this release; return its name. Raises ValueError."""
         from minibroker.testing.emulation.emulation import Emulation
-        from minibroker.testing.emulation.releases import list_settings, parse_release
+        from minibroker.testing.emulation.releases import list_settings_of_release, parse_release
 
         release = parse_release(name)
-        self.defaults |= list_settings(release)
+        self.defaults |= list_settings_of_release(release)
         self.interceptors.append(Emulation(release))
         return release
 
@@ -324,7 +324,7 @@ class EmbeddedBroker(Served):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def _set_loop(self, loop: Loop) -> None:
+    def _set_loop(self, loop: BrokerLoop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")

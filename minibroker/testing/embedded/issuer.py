@@ -30,13 +30,13 @@ from minibroker.broker.security.exchanges import are_secrets_equal
 from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER
-from minibroker.testing.loops import Loop, Runs, immediate
+from minibroker.testing.loops import BrokerLoop, LoopOwner, immediate
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    from minibroker.testing.embedded.certificates import Certified
+    from minibroker.testing.embedded.certificates import CertificateWithKey
 
 log = logging.getLogger("minibroker.issuer")
 
@@ -79,10 +79,12 @@ class _Key(NamedTuple):
 
 
 @hide_names("loop", "start", "stop", "reset", "make_token_for_client")
-class Issuer(Runs):
+class Issuer(LoopOwner):
     """The issuer of tokens for a broker's users, whose passwords are the secrets of clients."""
 
-    def __init__(self, passwords: Mapping[str, str], certified: Certified | None, address: HostPort, name: str) -> None:
+    def __init__(
+        self, passwords: Mapping[str, str], certified: CertificateWithKey | None, address: HostPort, name: str
+    ) -> None:
         """Clients find it at `address`, whose port 0 is any free one, by `name`; with a certificate, by HTTPS."""
         self._passwords = passwords
         self._certified = certified
@@ -97,7 +99,7 @@ class Issuer(Runs):
 
     # --- its life -------------------------------------------------------------------------------
 
-    async def start(self, loop: Loop, wall_ms: Callable[[], int]) -> None:
+    async def start(self, loop: BrokerLoop, wall_ms: Callable[[], int]) -> None:
         """Listen, if it does not listen yet. Raises StartError."""
         if self._server is not None:
             return

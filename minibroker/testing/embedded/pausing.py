@@ -28,7 +28,7 @@ async def wait_until_released(held_requests: list[Promise[None]]) -> None:
     await released
 
 
-class Paused(Interceptor):
+class PausedNodes(Interceptor):
     """Holds the requests of paused nodes, and the answers to earlier requests."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
@@ -62,7 +62,7 @@ class Paused(Interceptor):
         return None if held is None else wait_until_released(held)
 
 
-class Stale(Interceptor):
+class StaleNodes(Interceptor):
     """Keeps the leaders in the Metadata answers of stale nodes as they were when the nodes became stale."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:

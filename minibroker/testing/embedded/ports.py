@@ -10,7 +10,7 @@ import socket
 
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.lifecycle import Bound
+from minibroker.broker.lifecycle import BoundByNode
 from minibroker.broker.server import BoundListener, StartError, bind_listener
 from minibroker.operating_system import reuse_address
 
@@ -45,9 +45,9 @@ class Ports:
             others = shift_listeners_to_node(wanted, node_id - first)
             self.listeners[node_id] = [other._replace(port=each.port) for other, each in zip(others, held, strict=True)]
 
-    def listen(self, settings: Settings) -> Bound:
+    def listen(self, settings: Settings) -> BoundByNode:
         """Listen on all addresses. Connections wait until they are accepted. Raises StartError."""
-        bound: Bound = {}
+        bound: BoundByNode = {}
         try:
             for node_id, listeners in self.listeners.items():
                 bound[node_id] = []
@@ -72,7 +72,7 @@ class Ports:
         self._held.close()
 
 
-def close_sockets(bound: Bound) -> None:
+def close_sockets(bound: BoundByNode) -> None:
     """Close the listening sockets."""
     for listeners in bound.values():
         for listener in listeners:

@@ -24,7 +24,7 @@ from minibroker.registry.state.registry_errors import (
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hide_names
-from minibroker.testing.loops import Loop, NotRunning, await_blocking, blocking, immediate
+from minibroker.testing.loops import BrokerLoop, NotRunning, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ BODY_CHARACTERS_MAX: Final = 10_000  # of a request or an answer that is kept
 FORBIDDEN: Final = "this test registers no schemas"
 
 
-class Host(Protocol):
+class RegistryHost(Protocol):
     """The broker that has the registry."""
 
     @property
@@ -53,7 +53,7 @@ class Host(Protocol):
         """Tell those who watch the broker what happens. Call it on the loop."""
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return its loop. Raises NotRunning."""
 
     @property
@@ -138,7 +138,7 @@ class RegistryVerbs:
 
     __module__ = PACKAGE
 
-    def __init__(self, broker: Host, address: str | None) -> None:
+    def __init__(self, broker: RegistryHost, address: str | None) -> None:
         """`address` is HOST:PORT, or None for any free port. Raises StartError."""
         self._broker = broker
         self._address = HostPort() if address is None else parse_registry_address(address)
@@ -152,7 +152,7 @@ class RegistryVerbs:
         broker.when_reset.append(self._forget_requests_and_faults)
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the broker's loop. Raises NotRunning."""
         return self._broker.loop
 

@@ -26,9 +26,9 @@ from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.error_codes import translate_error_code
-from minibroker.testing.emulation.quirks import Change, list_quirks
-from minibroker.testing.emulation.releases import is_release_or_newer, list_unstable_versions, list_versions
+from minibroker.testing.emulation.error_codes import translate_error_code_to_release
+from minibroker.testing.emulation.quirks import QuirkChange, list_quirks
+from minibroker.testing.emulation.releases import is_release_or_newer, list_unstable_versions, list_versions_of_release
 from minibroker.testing.seen.error_places import iterate_error_places
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
@@ -87,7 +87,7 @@ class Emulation(Interceptor):
 
     def __init__(self, release: str) -> None:
         self.release = release
-        self._announced = list_versions(release)
+        self._announced = list_versions_of_release(release)
         self._served = dict(self._announced)
         if is_release_or_newer(release, FIRST_WITHOUT_OLD_PRODUCE):
             produce = self._announced[ApiKey.PRODUCE]
@@ -96,7 +96,7 @@ class Emulation(Interceptor):
         self._levels = list_highest_feature_levels(release)
         self._unsupported: set[Call] = set()
         self._quirks = list_quirks(release)
-        self._changes: dict[Call, list[Change]] = {}  # of requests in progress
+        self._changes: dict[Call, list[QuirkChange]] = {}  # of requests in progress
 
     def before_request(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
@@ -110,7 +110,7 @@ class Emulation(Interceptor):
 
     def _is_unstable_version(self, call: Call) -> bool:
         """Return whether the request has a version that is not released yet, but enabled."""
-        return call.context.version == self._unstable.get(call.api_key) and _enables_unstable(call)
+        return call.context.version == self._unstable.get(call.api_key) and _enables_unstable_versions(call)
 
     def alter_unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         versions = self._served.get(ApiKey.API_VERSIONS)
@@ -134,12 +134,12 @@ class Emulation(Interceptor):
     def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
             self._announce_release(
-                response, self._unstable if _enables_unstable(call) else {}, self._choose_feature_levels(call)
+                response, self._unstable if _enables_unstable_versions(call) else {}, self._choose_feature_levels(call)
             )
         for change in self._changes.get(call, ()):
             change.alter_response(response)
         for place in iterate_error_places(response, lambda topic_id: None):
-            place.translate_code(partial(translate_error_code, self.release))
+            place.translate_code(partial(translate_error_code_to_release, self.release))
         return response
 
     def _choose_feature_levels(self, call: Call) -> dict[str, int]:
@@ -187,6 +187,6 @@ class Emulation(Interceptor):
         self._changes.pop(call, None)
 
 
-def _enables_unstable(call: Call) -> bool:
+def _enables_unstable_versions(call: Call) -> bool:
     enabled: bool = call.context.cluster.settings["unstable.api.versions.enable"]
     return enabled

@@ -59,8 +59,8 @@ def find_newest_error_code(release: str) -> ErrorCode:
     return max(code for since, code in LAST_CODE.items() if is_release_or_newer(release, since))
 
 
-def translate_error_code(release: str, code: int) -> int:
+def translate_error_code_to_release(release: str, code: int) -> int:
     """Return the code with which a release answered where today's answer with `code`."""
     if code <= find_newest_error_code(release):
         return code
-    return translate_error_code(release, BEFORE.get(ErrorCode(code), OTHERWISE))
+    return translate_error_code_to_release(release, BEFORE.get(ErrorCode(code), OTHERWISE))

@@ -58,7 +58,7 @@ SINCE_4_4: Final = {
 }
 
 
-class Change:
+class QuirkChange:
     """A quirk applied to one request. It keeps what it needs of the request until the answer."""
 
     def __init__(self, release: str, call: Call) -> None:
@@ -73,7 +73,7 @@ class Change:
         """Change the answer."""
 
 
-class MadeOnDemand(Change):
+class MadeOnDemand(QuirkChange):
     """The answer to the request that creates a topic has LEADER_NOT_AVAILABLE."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -88,7 +88,7 @@ class MadeOnDemand(Change):
                 topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
-class CoordinatorMadeOnDemand(Change):
+class CoordinatorMadeOnDemand(QuirkChange):
     """The first FindCoordinator creates the topic of the coordinator's state, and fails."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -106,7 +106,7 @@ class CoordinatorMadeOnDemand(Change):
                 answer.host = ""
 
 
-class NoDefaultsOfTopics(Change):
+class NoDefaultsOfTopics(QuirkChange):
     """CreateTopics needs a count of partitions and of replicas: -1 is refused as 0 is."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -117,7 +117,7 @@ class NoDefaultsOfTopics(Change):
         return None
 
 
-class OlderTopicSettings(Change):
+class OlderTopicSettings(QuirkChange):
     """DescribeConfigs of a topic includes the settings that Kafka 4 removed, even if they are not set."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -127,7 +127,7 @@ class OlderTopicSettings(Change):
         return None
 
 
-class NoNewerSettings(Change):
+class NoNewerSettings(QuirkChange):
     """The settings that came with 4.4 are listed only where they are set."""
 
     def alter_response(self, response: Any) -> None:
@@ -138,7 +138,7 @@ class NoNewerSettings(Change):
                 ]
 
 
-class NoOffsetsInZooKeeper(Change):
+class NoOffsetsInZooKeeper(QuirkChange):
     """Version 0, which keeps offsets in ZooKeeper, is announced, but refused with KRaft."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -150,7 +150,7 @@ class NoOffsetsInZooKeeper(Change):
         return response
 
 
-class NoGenerations(Change):
+class NoGenerations(QuirkChange):
     """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -159,7 +159,7 @@ class NoGenerations(Change):
         return None
 
 
-class NoUnknownProducers(Change):
+class NoUnknownProducers(QuirkChange):
     """A producer that a log does not know must begin with sequence 0. Others are refused, for that partition only."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -203,7 +203,7 @@ def continues_unknown_sequence(log: Log, records: memoryview | None) -> bool:
     return all(producer_id != header.producer_id for producer_id, _ in log.producers.iterate_entries())
 
 
-class NoZstdForOldFetches(Change):
+class NoZstdForOldFetches(QuirkChange):
     """Fetch before version 10 refuses topics with compression.type=zstd, whatever is stored."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -211,14 +211,14 @@ class NoZstdForOldFetches(Change):
         return None
 
 
-class NoTaskOffsets(Change):
+class NoTaskOffsets(QuirkChange):
     """Members of streams groups are not told how often to say how far their tasks are."""
 
     def alter_response(self, response: Any) -> None:
         response.task_offset_interval_ms = 0
 
 
-class BoundsByName(Change):
+class BoundsByName(QuirkChange):
     """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -258,7 +258,7 @@ class Quirk(NamedTuple):
     since: str
     until: str | None
     apis: tuple[ApiKey, ...]
-    change: Callable[[str, Call], Change]
+    change: Callable[[str, Call], QuirkChange]
 
 
 QUIRKS: Final = (

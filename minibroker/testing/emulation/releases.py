@@ -176,7 +176,7 @@ def list_unstable_versions(release: str) -> dict[ApiKey, int]:
     return {ApiKey.INIT_PRODUCER_ID: 6} if is_release_or_newer(release, "4.2") else {}
 
 
-def list_versions(release: str) -> dict[ApiKey, range]:
+def list_versions_of_release(release: str) -> dict[ApiKey, range]:
     """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     versions: dict[ApiKey, range] = {}
@@ -203,7 +203,7 @@ def parse_release(text: str) -> str:
     raise ValueError(f"{text!r} is not a known release; they are {', '.join(RELEASES)}")
 
 
-def list_settings(release: str) -> dict[str, str]:
+def list_settings_of_release(release: str) -> dict[str, str]:
     """Return the defaults of a release that are not today's."""
     found = {}
     for name, changes in UNTIL.items():

@@ -23,7 +23,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hide_names
-from minibroker.testing.embedded.pausing import Paused
+from minibroker.testing.embedded.pausing import PausedNodes
 from minibroker.testing.faults.error_answers import (
     add_errors_of_rule,
     corrupt_batches,
@@ -34,15 +34,15 @@ from minibroker.testing.faults.error_answers import (
     set_errors,
     set_throttle,
 )
-from minibroker.testing.faults.fault_matching import Asked, make_name_finder, matches_login
+from minibroker.testing.faults.fault_matching import RequestForFaults, make_name_finder, matches_login
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
-from minibroker.testing.loops import Loop, await_blocking, blocking, shorten_tracebacks
+from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were
 
 if TYPE_CHECKING:
-    from minibroker.testing.seen.hosting import Host
-    from minibroker.testing.seen.waiting import Watch
+    from minibroker.testing.seen.hosting import InterceptedHost
+    from minibroker.testing.seen.waiting import ConditionWatch
 
 Words = ParamSpec("Words")
 
@@ -54,7 +54,7 @@ OF_SHARE_SESSIONS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 FAR = 1 << 30  # so that the wrong correlation id is not that of the client's next requests
 # The interceptors that see a request before a fault answers it: those that watch, and paused nodes.
-BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
+BEFORE_FAULTS = (RequestStatistics, Journal, PausedNodes)
 
 
 @hide_names("loop", "matches_request", "count_hit_and_decide", "failure")
@@ -75,7 +75,7 @@ class Fault:
         return f"<fault {self.number}: {self.rule} ({self.hits} hits of {self.matches} matches{failed})>"
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the broker's loop. Raises NotRunning."""
         return self._faults.broker.loop
 
@@ -147,7 +147,7 @@ def _apply_signature_of(
 class Faults(Interceptor):
     """The faults of a broker."""
 
-    def __init__(self, broker: Host, watch: Watch, journal: Journal) -> None:
+    def __init__(self, broker: InterceptedHost, watch: ConditionWatch, journal: Journal) -> None:
         self.broker = broker
         self.watch = watch
         self._journal = journal
@@ -233,7 +233,7 @@ class Faults(Interceptor):
     # --- as an interceptor ------------------------------------------------------------------------
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
-        matching = Asked(call)
+        matching = RequestForFaults(call)
         struck = [
             fault
             for fault in self._faults
@@ -341,7 +341,7 @@ class Faults(Interceptor):
     def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         for fault in self._struck.get(call, ()):
             if fault.rule.answer == "half":
-                data = _join_items(items)
+                data = _join_answer_items(items)
                 return [data[: len(data) // 2], CLOSE]
             if fault.rule.answer == "wrong-correlation-id":
                 begin = bytearray(items[0])  # the first item holds the whole header, as bytes of any type
@@ -367,5 +367,5 @@ class Faults(Interceptor):
             put_back()
 
 
-def _join_items(items: list[Any]) -> bytes:
+def _join_answer_items(items: list[Any]) -> bytes:
     return b"".join(item if item.__class__ in BYTES else item.read() for item in items)

@@ -23,7 +23,7 @@ from minibroker.testing.faults.fault_matching import (
 )
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.seen.error_places import (
-    Place,
+    ErrorPlace,
     choose_default_level,
     iterate_error_places,
     list_fields_with_error_places,
@@ -33,7 +33,7 @@ from minibroker.testing.seen.subjects import (
     NameOf,
     find_partition_index,
     find_topic_name,
-    iterate_items,
+    iterate_items_of_value,
     list_struct_fields,
 )
 
@@ -69,7 +69,7 @@ def _add_session_partitions_with_errors(call: Call, rule: Rule, response: Any) -
     ids = call.context.cluster.image.topics
     named = {(place.topic, place.partition) for place in iterate_error_places(response, make_name_finder(call))}
     for topic, partition in list_session_partitions(call):
-        meant = Place("partition", topic, partition, None, "")
+        meant = ErrorPlace("partition", topic, partition, None, "")
         if (topic, partition) in named or topic not in ids or not applies_to_place(rule, meant):
             continue
         response.responses.append(_make_answer_without_records(response, topic, ids[topic].topic_id, partition))
@@ -104,7 +104,7 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     for topic in getattr(response, "responses", ()):
         name = find_topic_name(topic, name_of)
         for partition in topic.partitions:
-            place = Place("partition", name, partition.partition_index, partition, "error_code")
+            place = ErrorPlace("partition", name, partition.partition_index, partition, "error_code")
             data = _read_record_bytes(partition.records) if applies_to_place(rule, place) else b""
             if data:
                 partition.records = corrupt_first_batch(data, rule.corrupt)
@@ -151,7 +151,7 @@ def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
         if field.name.startswith("partition") and field.kind.item is not None:
             kept = [
                 value
-                for value in iterate_items(getattr(topic, field.name))
+                for value in iterate_items_of_value(getattr(topic, field.name))
                 if find_partition_index(value) != rule.partition
             ]
             setattr(topic, field.name, kept)
@@ -170,7 +170,7 @@ def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[],
     name_of = make_name_finder(call)
 
     def is_partition_of_rule(topic_id: bytes, index: int) -> bool:
-        return applies_to_place(rule, Place("partition", name_of(topic_id), index, None, ""))
+        return applies_to_place(rule, ErrorPlace("partition", name_of(topic_id), index, None, ""))
 
     named = [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
     for topic in request.topics:
@@ -198,7 +198,7 @@ def add_errors_of_rule(response: Message, errors: Message, rule: Rule, name_of: 
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
     for name, about_topics in list_fields_with_error_places(errors.__class__):
         if about_topics:
-            for topic in iterate_items(getattr(errors, name)):
+            for topic in iterate_items_of_value(getattr(errors, name)):
                 _add_topic_error(getattr(response, name), topic, rule, name_of)
 
 
@@ -210,7 +210,9 @@ def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf)
     if rule.partition is not None:
         for name in lists:
             meant = [
-                value for value in iterate_items(getattr(topic, name)) if find_partition_index(value) == rule.partition
+                value
+                for value in iterate_items_of_value(getattr(topic, name))
+                if find_partition_index(value) == rule.partition
             ]
             setattr(topic, name, meant)
     there = next((other for other in topics if find_topic_name(other, name_of) == named), None)

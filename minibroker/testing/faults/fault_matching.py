@@ -11,9 +11,9 @@ from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.seen.error_places import Place, find_levels_with_errors
+from minibroker.testing.seen.error_places import ErrorPlace, find_levels_with_errors
 from minibroker.testing.seen.journal import get_mechanism
-from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
+from minibroker.testing.seen.subjects import NamedSubjects, NameOf, find_subjects
 
 if TYPE_CHECKING:
     from minibroker.broker.share.share_partitions import ShareSession
@@ -30,14 +30,14 @@ def make_name_finder(call: Call) -> NameOf:
     return name_of
 
 
-class Asked:
+class RequestForFaults:
     """A request and its subjects, which are read only if a rule asks for them."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
     @cached_property
-    def subjects(self) -> Subjects:
+    def subjects(self) -> NamedSubjects:
         """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
         found = find_subjects(self.call.request, make_name_finder(self.call))
         for topic, partition in list_session_partitions(self.call):
@@ -115,8 +115,8 @@ def find_share_session(call: Call) -> ShareSession | None:
     return call.context.cluster.shares.sessions.get(key)
 
 
-def applies_to_place(rule: Rule, place: Place) -> bool:
+def applies_to_place(rule: Rule, error_place: ErrorPlace) -> bool:
     """Return whether the rule applies to this place in an answer."""
-    if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
+    if rule.topic is not None and error_place.level != "top" and error_place.topic != rule.topic:
         return False
-    return rule.partition is None or place.level != "partition" or place.partition == rule.partition
+    return rule.partition is None or error_place.level != "partition" or error_place.partition == rule.partition

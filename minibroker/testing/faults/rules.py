@@ -54,7 +54,7 @@ class FaultError(ValueError):
     __module__ = PACKAGE
 
 
-class Word(NamedTuple):
+class FaultArgument(NamedTuple):
     """The facts of an argument besides its type: its table in the documentation, its meaning, its limits."""
 
     table: Literal["match", "act", "trigger"]
@@ -63,7 +63,7 @@ class Word(NamedTuple):
     maximum: float = math.inf
 
 
-match, act, trigger = partial(Word, "match"), partial(Word, "act"), partial(Word, "trigger")
+match, act, trigger = partial(FaultArgument, "match"), partial(FaultArgument, "act"), partial(FaultArgument, "trigger")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,13 +205,13 @@ class Rule:
         )
 
 
-def _parse_word_annotation(hint: Any) -> tuple[tuple[Any, ...], Word]:
+def _parse_word_annotation(hint: Any) -> tuple[tuple[Any, ...], FaultArgument]:
     kinds, word = get_args(hint)
     return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 
 
 WORDS: Final = {word: _parse_word_annotation(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
-"""The types of each word, without None, and its `Word`."""
+"""The types of each word, without None, and its `FaultArgument`."""
 
 
 def parse_rule(words: Any, *, in_python: bool = False) -> Rule:

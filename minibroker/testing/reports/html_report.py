@@ -21,7 +21,7 @@ from minibroker.testing.seen.log_reading import Record, iterate_records
 if TYPE_CHECKING:
     import pytest
 
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
     from minibroker.testing.broker import Broker
     from minibroker.testing.seen.exchange import Exchange
 
@@ -62,7 +62,7 @@ def write_section(test: str, when: str, failure: str, brokers: Iterable[tuple[Br
     return "".join([*parts, "</section>\n"])
 
 
-class Page:
+class ReportPage:
     """A plugin of pytest that gathers the sections, which are an attribute of tests' reports, and writes the page."""
 
     def __init__(self, path: Path, attribute: str) -> None:
@@ -148,7 +148,7 @@ def _write_table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 def _write_frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     """Return the requests with their answers, the newest ones as far as they fit."""
-    items: dict[int, list[Explained]] = {}
+    items: dict[int, list[Explanation]] = {}
     for item in explain_exchanges(exchanges):
         items.setdefault(int(item.heading[1:].split()[0]), []).append(item)
     sections: list[str] = []

@@ -19,7 +19,7 @@ from minibroker.testing.seen.subjects import (
     NameOf,
     find_partition_index,
     find_topic_name,
-    iterate_items,
+    iterate_items_of_value,
 )
 
 KEY_FIELDS = (*TOPIC_NAMES, "group_id", "key", "transactional_id", "resource_name")
@@ -50,7 +50,7 @@ UNKNOWN_FIELDS = frozenset(
 LEVELS = ("top", "topic", "partition")
 
 
-class Place(NamedTuple):
+class ErrorPlace(NamedTuple):
     """A struct of an answer that has an error code, with the topic and partition that it is about, if any."""
 
     level: str
@@ -70,24 +70,24 @@ class Place(NamedTuple):
                 setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
-def iterate_error_places(response: Message, name_of: NameOf) -> Iterator[Place]:
+def iterate_error_places(response: Message, name_of: NameOf) -> Iterator[ErrorPlace]:
     """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
     yield from _iterate_places_in(response, "top", None, name_of)
 
 
-def choose_default_level(places: Iterable[Place]) -> str:
+def choose_default_level(places: Iterable[ErrorPlace]) -> str:
     """Return the default level for errors: "partition" if there is one, else "topic", else "top"."""
     found = {place.level for place in places}
     return next((level for level in reversed(LEVELS) if level in found), "top")
 
 
-def _iterate_places_in(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[Place]:
+def _iterate_places_in(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[ErrorPlace]:
     field = find_error_field(struct.__class__)
     if field is not None:
-        yield Place(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)
+        yield ErrorPlace(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)
     for name, about_topics in list_fields_with_error_places(struct.__class__):
         below_level = _get_level_below(level, about_topics)
-        for below in iterate_items(getattr(struct, name)):
+        for below in iterate_items_of_value(getattr(struct, name)):
             own = find_topic_name(below, name_of) if about_topics else None
             yield from _iterate_places_in(below, below_level, own or topic, name_of)
 
@@ -102,17 +102,19 @@ def _get_level_below(level: str, about_topics: bool) -> str:
 def list_fields_with_error_places(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields that lead to places, and whether each of their structs is about a topic."""
     found = []
-    for field in _list_fields(struct):
+    for field in _list_fields_with_types(struct):
         inner = (field.kind.item or field.kind).struct
         if inner is not None and has_error_places(inner):
-            found.append((field.name, _is_about_topics(field.name, inner)))
+            found.append((field.name, _is_field_about_topics(field.name, inner)))
     return tuple(found)
 
 
-def _is_about_topics(field: str, struct: type) -> bool:
+def _is_field_about_topics(field: str, struct: type) -> bool:
     """Return whether the structs of a list are about topics, by the name of the list, the struct, or its fields."""
     named = (
-        "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _list_fields(struct)}
+        "topic" in field
+        or "Topic" in struct.__name__
+        or {"topic", "topic_id"} & {f.name for f in _list_fields_with_types(struct)}
     )
     return bool(named) and not field.startswith("partition")
 
@@ -122,19 +124,19 @@ def has_error_places(struct: type) -> bool:
     """Return whether a struct, or one inside of it, has an error code."""
     if find_error_field(struct) is not None:
         return True
-    inner = ((field.kind.item or field.kind).struct for field in _list_fields(struct))
+    inner = ((field.kind.item or field.kind).struct for field in _list_fields_with_types(struct))
     return any(has_error_places(below) for below in inner if below is not None)
 
 
 @cache
 def find_error_field(struct: type) -> str | None:
     """Return the name of a struct's own error code, or None."""
-    names = {field.name for field in _list_fields(struct)}
+    names = {field.name for field in _list_fields_with_types(struct)}
     return next((name for name in ERROR_FIELDS if name in names), None)
 
 
 @cache
-def _list_fields(struct: type) -> tuple[Field, ...]:
+def _list_fields_with_types(struct: type) -> tuple[Field, ...]:
     return tuple(list_declared_fields(struct))
 
 
@@ -142,10 +144,10 @@ def _list_fields(struct: type) -> tuple[Field, ...]:
 def find_levels_with_errors(struct: type, level: str = "top") -> frozenset[str]:
     """Return the levels at which an answer of this class can have errors."""
     found = frozenset() if find_error_field(struct) is None else frozenset({level})
-    for field in _list_fields(struct):
+    for field in _list_fields_with_types(struct):
         inner = (field.kind.item or field.kind).struct
         if inner is not None and has_error_places(inner):
-            found |= find_levels_with_errors(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
+            found |= find_levels_with_errors(inner, _get_level_below(level, _is_field_about_topics(field.name, inner)))
     return found
 
 
@@ -155,15 +157,15 @@ def find_levels_with_errors(struct: type, level: str = "top") -> frozenset[str]:
 def make_error_answer(request: Message, response_class: type[Message], version: int) -> Message:
     """Return an answer with a place for all that the request asks for, and without any data."""
     response = response_class()
-    _fill_answer(response, request, version)
+    _fill_error_answer(response, request, version)
     return response
 
 
-def _fill_answer(answer: Any, request: Any, version: int) -> None:
+def _fill_error_answer(answer: Any, request: Any, version: int) -> None:
     _set_unknown_values(answer, version)
     _copy_names_of_subjects(answer, request)
     taken: set[str] = set()
-    for field in _list_fields(answer.__class__):
+    for field in _list_fields_with_types(answer.__class__):
         inner = (field.kind.item or field.kind).struct
         if (
             field.kind.item is None
@@ -177,9 +179,9 @@ def _fill_answer(answer: Any, request: Any, version: int) -> None:
             continue
         taken.add(source)
         items = []
-        for item in iterate_items(getattr(request, source)):
+        for item in iterate_items_of_value(getattr(request, source)):
             answered = inner()
-            _fill_answer(answered, item, version)
+            _fill_error_answer(answered, item, version)
             items.append(answered)
         setattr(answer, field.name, items)
 
@@ -190,7 +192,7 @@ def _find_answered_field(request_part: Any, answer_field: str, used_fields: set[
         return None
     lists = [
         field.name
-        for field in _list_fields(request_part.__class__)
+        for field in _list_fields_with_types(request_part.__class__)
         if field.kind.item is not None and getattr(request_part, field.name) and field.name not in used_fields
     ]
     lists = [name for name in lists if not name.startswith(("forgotten", "config", "assignment", "feature"))]
@@ -200,7 +202,7 @@ def _find_answered_field(request_part: Any, answer_field: str, used_fields: set[
 
 
 def _set_unknown_values(answer: Any, version: int) -> None:
-    for field in _list_fields(answer.__class__):
+    for field in _list_fields_with_types(answer.__class__):
         if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
             setattr(answer, field.name, UNKNOWN)
         elif field.name == "records" and version in field.facts.present:
@@ -209,7 +211,7 @@ def _set_unknown_values(answer: Any, version: int) -> None:
 
 def _copy_names_of_subjects(answer: Any, request_part: Any) -> None:
     """Copy into the answer what the request calls its subjects."""
-    names = {field.name for field in _list_fields(answer.__class__)}
+    names = {field.name for field in _list_fields_with_types(answer.__class__)}
     if isinstance(request_part, str):
         for name in KEY_FIELDS:
             if name in names:
@@ -225,7 +227,7 @@ def _copy_names_of_subjects(answer: Any, request_part: Any) -> None:
 
 
 def _copy_fields(answer: Any, request_part: Any, names: set[str]) -> None:
-    for field in _list_fields(request_part.__class__):
+    for field in _list_fields_with_types(request_part.__class__):
         if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
             value = getattr(request_part, field.name)
             if value is not None and (field.kind.is_fixed or isinstance(value, str)):

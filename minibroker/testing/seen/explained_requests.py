@@ -12,7 +12,7 @@ from minibroker.protocol.primitives import format_uuid
 from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, format_bytes
 
 if TYPE_CHECKING:
-    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.protocol.explaining.parts import Explanation
 
 GIST_CHARACTERS: Final = 300
 SHOWN_ITEMS: Final = 3  # of a list
@@ -32,20 +32,20 @@ class Exchanges(list[Exchange]):
         return "\n".join(said)
 
 
-def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
+def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explanation]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     from minibroker.protocol.explaining.messages import explain_request, explain_response
-    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, iterate_topic_ids_and_names
+    from minibroker.protocol.explaining.parts import NO_TOPICS, Explanation, iterate_topic_ids_and_names
 
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
         request_frame = _prepend_size(exchange.request_bytes)
-        yield Explained(explain_request(request_frame, topics=topics), request_frame, str(exchange))
+        yield Explanation(explain_request(request_frame, topics=topics), request_frame, str(exchange))
         if exchange.answer_bytes:
             answer_frame = _prepend_size(exchange.answer_bytes)
             part = explain_response(answer_frame, exchange.api_key, exchange.version, topics=topics)
             topics.update(iterate_topic_ids_and_names(part))
-            yield Explained(part, answer_frame, f"#{exchange.number} answer")
+            yield Explanation(part, answer_frame, f"#{exchange.number} answer")
 
 
 def summarize_exchange(exchange: Exchange) -> str:

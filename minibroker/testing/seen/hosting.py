@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from minibroker.broker.requests.interceptors import Interceptor
-from minibroker.testing.loops import Loop, Result
+from minibroker.testing.loops import BrokerLoop, Result
 from minibroker.testing.moving_clock import MovingClock
 
 
-class Host(Protocol):
+class InterceptedHost(Protocol):
     """A broker or a proxy with interceptors."""
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return its event loop. Raises NotRunning."""
 
     @property

@@ -33,7 +33,7 @@ from minibroker.testing.seen.exchange import (
 from minibroker.testing.seen.explained_requests import Exchanges
 
 if TYPE_CHECKING:
-    from minibroker.testing.seen.hosting import Host
+    from minibroker.testing.seen.hosting import InterceptedHost
 
 MAXIMUM_EXCHANGES = 10_000
 MAXIMUM_BYTES = 64 << 20
@@ -41,10 +41,10 @@ MAXIMUM_REFUSALS = 100
 MAXIMUM_MARKS = 1_000
 JOURNAL_IS_OFF = "the journal is off and sees no requests: call journal.on() first"
 
-Where = Callable[[Exchange], object]
+ExchangePredicate = Callable[[Exchange], object]
 
 
-class Mark(NamedTuple):
+class JournalMark(NamedTuple):
     """What a test or a client of the registry did between two requests: `after` is the number of the last one before.
 
     `kind` is "clock", "fault", "node", "group", "transaction", "registry" or "life"; `at_ms` is by the broker's clock.
@@ -57,7 +57,7 @@ class Mark(NamedTuple):
     text: str
 
 
-class Which(TypedDict, total=False):
+class ExchangeConditions(TypedDict, total=False):
     """Conditions for requests: client, user and how it logged in, group, node, error; a function of the exchange.
 
     `user` is "ANONYMOUS" for clients without a login, and `error` the name of an error in the answer.
@@ -69,7 +69,7 @@ class Which(TypedDict, total=False):
     group: str | None
     node: int | None
     error: str | None
-    where: Where | None
+    where: ExchangePredicate | None
 
 
 @hide_names(
@@ -83,7 +83,7 @@ class Journal(Interceptor):
     only_watches = True
 
     def __init__(
-        self, broker: Host, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
+        self, broker: InterceptedHost, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
     ) -> None:
         self._broker = broker
         self._maximum_exchanges = maximum_exchanges
@@ -97,7 +97,7 @@ class Journal(Interceptor):
         self._unwatch: Callable[[], object] | None = None
         self.dropped = 0
         self.when_ended: list[Callable[[Exchange], None]] = []  # called on the loop with each request that has ended
-        self.marks: deque[Mark] = deque(maxlen=MAXIMUM_MARKS)
+        self.marks: deque[JournalMark] = deque(maxlen=MAXIMUM_MARKS)
         self._marks_made = 0
         broker.when_reset.append(self._clear_exchanges)
 
@@ -126,7 +126,7 @@ class Journal(Interceptor):
         self._broker.call_on_loop(self._clear_exchanges)
 
     @shorten_tracebacks
-    def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
+    def requests(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> Exchanges:
         """Return the requests of an API ("Fetch") or of all, which meet the conditions, oldest first.
 
         Their `explain()` returns what each byte means.
@@ -149,7 +149,7 @@ class Journal(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def list_exchanges(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
+    def list_exchanges(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
         meets = make_exchange_filter(api, **which)
         return [exchange for exchange in self._exchanges if meets(exchange)]
@@ -180,7 +180,7 @@ class Journal(Interceptor):
     def add_mark(self, kind: str, text: str) -> None:
         """Note what a test does, if the journal is on."""
         self._marks_made += 1
-        self.marks.append(Mark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
+        self.marks.append(JournalMark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
 
     def set_limits(self, exchanges: int, size_bytes: int) -> None:
         """Change how much is kept."""
@@ -261,7 +261,7 @@ class Journal(Interceptor):
         exchange = self._open.get(call)
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
-            answer = _join_items(items[:end])
+            answer = _join_answer_items(items[:end])
             exchange.answer_bytes = copy_answer_without_secrets(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
                 self._drop_oldest_exchanges(len(exchange.answer_bytes))
@@ -281,7 +281,7 @@ class Journal(Interceptor):
                 tell(exchange)
 
 
-def make_exchange_filter(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
+def make_exchange_filter(api: str | None = None, **which: Unpack[ExchangeConditions]) -> Callable[[Exchange], bool]:
     """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
     api_key = None if api is None else find_api_key(api)
     client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
@@ -298,13 +298,13 @@ def make_exchange_filter(api: str | None = None, **which: Unpack[Which]) -> Call
             and (node is None or exchange.node_id == node)
             and (group is None or group in exchange.groups)
             and (error is None or error.upper() in exchange.errors)
-            and (where is None or cast(Where, where)(exchange))
+            and (where is None or cast(ExchangePredicate, where)(exchange))
         )
 
     return matches
 
 
-def _join_items(items: list[Any]) -> bytes:
+def _join_answer_items(items: list[Any]) -> bytes:
     """Return the frame of an answer, without its size."""
     if len(items) == 1 and items[0].__class__ in (bytes, bytearray):
         return copy_frame(memoryview(items[0]).toreadonly()[SIZE_BYTES:])

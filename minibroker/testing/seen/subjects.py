@@ -24,7 +24,7 @@ TOPIC_RESOURCE = 2
 NameOf = Callable[[bytes], str | None]
 
 
-class Subjects(NamedTuple):
+class NamedSubjects(NamedTuple):
     """The topics, groups and transactional ids that a request names. A topic without partitions has an empty set."""
 
     topics: dict[str, set[int]]
@@ -32,9 +32,9 @@ class Subjects(NamedTuple):
     transactional_ids: set[str]
 
 
-def find_subjects(message: Message, name_of: NameOf) -> Subjects:
+def find_subjects(message: Message, name_of: NameOf) -> NamedSubjects:
     """Return what `message` names. `name_of` returns the name of a topic id, or None."""
-    found = Subjects({}, set(), set())
+    found = NamedSubjects({}, set(), set())
     _collect_subjects(message, found, name_of)
     _collect_typed_keys(message, found)
     return found
@@ -71,7 +71,7 @@ def list_struct_fields(struct: type) -> tuple[tuple[str, bool], ...]:
     )
 
 
-def iterate_items(value: Any) -> Iterator[Any]:
+def iterate_items_of_value(value: Any) -> Iterator[Any]:
     """Yield the items of a list, or the value itself unless it is None."""
     if isinstance(value, list):
         yield from value
@@ -79,19 +79,19 @@ def iterate_items(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _collect_subjects(struct: Any, subjects: Subjects, name_of: NameOf) -> None:
+def _collect_subjects(struct: Any, subjects: NamedSubjects, name_of: NameOf) -> None:
     for field in _list_fields(struct):
         if field.name in GROUPS:
             subjects.groups.update(
-                text for text in iterate_items(getattr(struct, field.name)) if isinstance(text, str) and text
+                text for text in iterate_items_of_value(getattr(struct, field.name)) if isinstance(text, str) and text
             )
         elif field.name in TRANSACTIONAL_IDS:
-            subjects.transactional_ids.update(filter(None, iterate_items(getattr(struct, field.name))))
+            subjects.transactional_ids.update(filter(None, iterate_items_of_value(getattr(struct, field.name))))
         elif field.name in ("topic_names", "subscribed_topic_names"):
-            for topic in iterate_items(getattr(struct, field.name)):
+            for topic in iterate_items_of_value(getattr(struct, field.name)):
                 subjects.topics.setdefault(topic, set())
     for name, about_topic in list_struct_fields(struct.__class__):
-        for below in iterate_items(getattr(struct, name)):
+        for below in iterate_items_of_value(getattr(struct, name)):
             topic = find_topic_name(below, name_of) if about_topic else None
             if topic is not None:
                 subjects.topics.setdefault(topic, set()).update(iterate_partitions(below))
@@ -102,7 +102,7 @@ def iterate_partitions(struct: Any) -> Iterator[int]:
     """Yield the partitions that a topic's struct names."""
     for field in _list_fields(struct):
         if field.name.startswith("partition"):
-            for value in iterate_items(getattr(struct, field.name)):
+            for value in iterate_items_of_value(getattr(struct, field.name)):
                 number = find_partition_index(value)
                 if number is not None:
                     yield number
@@ -113,7 +113,7 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
     return tuple(list_declared_fields(kind))
 
 
-def _collect_typed_keys(message: Any, subjects: Subjects) -> None:
+def _collect_typed_keys(message: Any, subjects: NamedSubjects) -> None:
     """Find FindCoordinator's keys, whose type is another field, and the topics among the resources of configs."""
     key_type = getattr(message, "key_type", None)
     keys = {key for key in (getattr(message, "key", ""), *getattr(message, "coordinator_keys", ())) if key}

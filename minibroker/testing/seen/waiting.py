@@ -15,7 +15,7 @@ from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.callers import PACKAGE
 
 if TYPE_CHECKING:
-    from minibroker.testing.seen.hosting import Host
+    from minibroker.testing.seen.hosting import InterceptedHost
 
 Found = TypeVar("Found")
 
@@ -43,7 +43,7 @@ def format_count_with_were(count: int, noun: str) -> str:
     return f"{format_count(count, noun)} {'was' if count == 1 else 'were'}"
 
 
-def format_are_count(count: int) -> str:
+def format_there_are(count: int) -> str:
     """Return "there is 1" or "there are 2"."""
     return "there is 1" if count == 1 else f"there are {count}"
 
@@ -56,10 +56,10 @@ def describe_missing(noun: str, existing: Iterable[str]) -> str:
     return f"there is no such {noun}, {others}"
 
 
-class Watch(Interceptor):
+class ConditionWatch(Interceptor):
     """The conditions that tests wait for. It is among the interceptors only while there is one."""
 
-    def __init__(self, broker: Host) -> None:
+    def __init__(self, broker: InterceptedHost) -> None:
         self._broker = broker
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._look_due = False

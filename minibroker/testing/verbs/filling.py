@@ -81,11 +81,11 @@ class NewTopic:
 def parse_new_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
     if isinstance(source, Mapping):
-        return [_parse_topic(name, given) for name, given in source.items()]
+        return [_parse_new_topic(name, given) for name, given in source.items()]
     path = Path(source)
     try:
         if path.suffix == ".jsonl":
-            return list(_parse_lines(path))
+            return list(_parse_json_lines(path))
         return parse_new_topics(_load_mapping(path))
     except ValueError as error:
         raise FillError(f"{path}: {error}") from None
@@ -100,7 +100,7 @@ def _load_mapping(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _parse_lines(path: Path) -> Iterator[NewTopic]:
+def _parse_json_lines(path: Path) -> Iterator[NewTopic]:
     topics: dict[str, NewTopic] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -116,29 +116,29 @@ def _add_record_of_line(line: Any, topics: dict[str, NewTopic]) -> None:
     if not isinstance(line, dict) or not isinstance(line.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = line.pop("topic")
-    topics.setdefault(name, NewTopic(name)).records.append(_parse_record({"value": None, **line}))
+    topics.setdefault(name, NewTopic(name)).records.append(_parse_new_record({"value": None, **line}))
 
 
-def _parse_topic(name: Any, given: Any) -> NewTopic:
+def _parse_new_topic(name: Any, records: Any) -> NewTopic:
     if not isinstance(name, str):
         raise FillError(f"a topic's name cannot be {name!r}")
-    if given is None:
+    if records is None:
         return NewTopic(name)
-    if isinstance(given, list | tuple):
-        return NewTopic(name, records=[_parse_record(each) for each in given])
-    if not isinstance(given, Mapping):
-        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
-    if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
-        return NewTopic(name, schemas=[_parse_schema(str(subject), each) for subject, each in given.items()])
-    _check_known_words(f"topic {name}", given, TOPIC_WORDS)
-    partitions = given.get("partitions")
+    if isinstance(records, list | tuple):
+        return NewTopic(name, records=[_parse_new_record(each) for each in records])
+    if not isinstance(records, Mapping):
+        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {records!r}")
+    if name == SCHEMAS_TOPIC and not records.keys() <= TOPIC_WORDS:
+        return NewTopic(name, schemas=[_parse_new_schema(str(subject), each) for subject, each in records.items()])
+    _check_known_words(f"topic {name}", records, TOPIC_WORDS)
+    partitions = records.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
-    config = {str(key): format_setting(value) for key, value in (given.get("config") or {}).items()}
-    return NewTopic(name, partitions, config, [_parse_record(each) for each in given.get("records") or ()])
+    config = {str(key): format_setting(value) for key, value in (records.get("config") or {}).items()}
+    return NewTopic(name, partitions, config, [_parse_new_record(each) for each in records.get("records") or ()])
 
 
-def _parse_schema(subject: str, value: Any) -> NewSchema:
+def _parse_new_schema(subject: str, value: Any) -> NewSchema:
     if not isinstance(value, Mapping) or "schema" not in value:
         return NewSchema(subject, value)
     _check_known_words(f"subject {subject}", value, SCHEMA_WORDS)
@@ -146,28 +146,28 @@ def _parse_schema(subject: str, value: Any) -> NewSchema:
     return NewSchema(subject, value["schema"], str(value.get("kind", "AVRO")), [tuple(each) for each in references])
 
 
-def _parse_record(given: Any) -> NewRecord:
-    if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
-        return NewRecord(_encode_value(given))
-    _check_known_words("a record", given, RECORD_WORDS)
-    partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
+def _parse_new_record(value_or_mapping: Any) -> NewRecord:
+    if not isinstance(value_or_mapping, Mapping) or not set(value_or_mapping) & RECORD_WORDS:
+        return NewRecord(_encode_value(value_or_mapping))
+    _check_known_words("a record", value_or_mapping, RECORD_WORDS)
+    partition, timestamp_ms = value_or_mapping.get("partition", 0), value_or_mapping.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
         raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
-    headers = given.get("headers") or {}
+    headers = value_or_mapping.get("headers") or {}
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return NewRecord(
-        _encode_value(given.get("value")),
-        _encode_value(given.get("key")),
+        _encode_value(value_or_mapping.get("value")),
+        _encode_value(value_or_mapping.get("key")),
         partition,
         tuple((str(key), _encode_value(value)) for key, value in pairs),
         timestamp_ms,
     )
 
 
-def _check_known_words(place: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
+def _check_known_words(where: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
     for word in mapping:
         if word not in words:
-            raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(words))}")
+            raise FillError(f"{where} has no {word!r}; it has {', '.join(sorted(words))}")
 
 
 def _encode_value(value: Any) -> bytes | None:

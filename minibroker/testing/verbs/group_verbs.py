@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 
-Held = Literal["ongoing", "prepared"]
+HeldState = Literal["ongoing", "prepared"]
 REASON = "requested by a test"
 JOINING: Final = ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
 
@@ -36,8 +36,8 @@ class GroupVerbs(WaitVerbs):
     """Groups and transactions. Each method raises KafkaError for one that does not exist."""
 
     @cached_property
-    def _held_ends(self) -> HeldEnds:
-        return HeldEnds(self)
+    def _held_ends(self) -> HeldTransactionEnds:
+        return HeldTransactionEnds(self)
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ class GroupVerbs(WaitVerbs):
         """
         from minibroker.broker.groups.classic.classic_group import ClassicGroup
         from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
-        from minibroker.broker.groups.consumer.updating import Update
+        from minibroker.broker.groups.consumer.updating import ConsumerGroupUpdate
         from minibroker.broker.groups.share.share_group import ShareGroup
         from minibroker.broker.groups.streams.streams_group import StreamsGroup
 
@@ -59,7 +59,7 @@ class GroupVerbs(WaitVerbs):
             if not present.is_empty:
                 present.begin_or_complete_rebalance(REASON)
         elif isinstance(present, ConsumerGroup):
-            update = Update(present)
+            update = ConsumerGroupUpdate(present)
             update.refresh_subscribed_topics(changed=True)
             update.append_changes()
         elif isinstance(present, ShareGroup | StreamsGroup):
@@ -140,12 +140,12 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
         """
-        from minibroker.broker.transactions.transaction import State
+        from minibroker.broker.transactions.transaction import TransactionState
 
         coordinator = self.running.cluster.transactions
         transaction = coordinator.get_transaction(transactional_id)
         self.tell_witnesses("transaction", f"fence {transactional_id}")
-        if transaction.state is not State.ONGOING:
+        if transaction.state is not TransactionState.ONGOING:
             coordinator.initialize_producer(transactional_id, transaction.timeout_ms)
             return
         if not transaction.epochs_exhausted:
@@ -164,7 +164,7 @@ class GroupVerbs(WaitVerbs):
         return self.running.cluster.transactions.get_transaction(transactional_id).state.api_name
 
     @immediate
-    def hold(self, transactional_id: str, state: Held = "prepared") -> None:
+    def hold(self, transactional_id: str, state: HeldState = "prepared") -> None:
         """Keep transactions of this id in a state until `release`.
 
         `prepared`: decided, without markers, so that `read_committed` consumers wait, and a new producer gets
@@ -186,7 +186,7 @@ class GroupVerbs(WaitVerbs):
         self.tell_witnesses("transaction", f"release {transactional_id}")
 
 
-class HeldEnds(Interceptor):
+class HeldTransactionEnds(Interceptor):
     """Holds EndTxn requests back. It is among the interceptors only while there is an id to hold."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:

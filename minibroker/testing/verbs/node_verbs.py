@@ -13,7 +13,7 @@ from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
-from minibroker.testing.embedded.pausing import Paused, Stale
+from minibroker.testing.embedded.pausing import PausedNodes, StaleNodes
 from minibroker.testing.loops import await_blocking, blocking, immediate
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ class NodeVerbs(EmbeddedBroker):
     """Nodes, leaders, coordinators. Each method raises KafkaError for a node or a partition that does not exist."""
 
     @cached_property
-    def _paused(self) -> Paused:
-        return Paused(self)
+    def _paused(self) -> PausedNodes:
+        return PausedNodes(self)
 
     @cached_property
-    def _stale(self) -> Stale:
-        return Stale(self)
+    def _stale(self) -> StaleNodes:
+        return StaleNodes(self)
 
     # --- nodes ------------------------------------------------------------------------------------
 

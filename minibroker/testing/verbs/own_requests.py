@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CLIENT_ID = "minibroker-testing"
 
 
-class NoOutlet:
+class DiscardingOutlet:
     """An output for a connection without a socket."""
 
     congested = False
@@ -64,7 +64,14 @@ async def execute_request(cluster: Broker, node: Node, request: Message, version
     assert api_key is not None
     served = SERVED[api_key]
     connection = Connection(
-        node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 0, "inside:0"
+        node,
+        next(iter(node.endpoints)),
+        DiscardingOutlet(),
+        lambda *_: None,
+        lambda _: None,
+        FrameBudget(),
+        0,
+        "inside:0",
     )
     version = served.versions[-1] if version is None else version
     context = RequestContext(cluster, connection, Route(served, version), 0, CLIENT_ID, Slicer())

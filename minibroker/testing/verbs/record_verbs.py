@@ -28,8 +28,8 @@ from minibroker.testing.seen.waiting import (
     DEFAULT_TIMEOUT,
     Expired,
     describe_missing,
-    format_are_count,
     format_count_with_were,
+    format_there_are,
 )
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, list_topic_names
@@ -172,7 +172,7 @@ class RecordVerbs(WaitVerbs):
             uncounted = sum(not each.counts for each in there_now) if committed else 0
             besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
             return (
-                f"{expected}, and {format_are_count(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
+                f"{expected}, and {format_there_are(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
             )
 
         if count == 0:
@@ -197,7 +197,7 @@ class RecordVerbs(WaitVerbs):
         except Expired:
             return
         raise AssertionError(
-            f"no record was expected in {topic}, and {format_are_count(len(new))}{describe_records(new)}"
+            f"no record was expected in {topic}, and {format_there_are(len(new))}{describe_records(new)}"
         )
 
     aassert_nothing_produced = await_blocking(assert_nothing_produced)

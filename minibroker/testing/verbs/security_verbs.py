@@ -10,7 +10,7 @@ from minibroker.broker.quotas.client_quotas import (
     CLIENT_ID,
     IP,
     USER,
-    Limit,
+    ValueLimit,
     check_quota_value,
     make_quota_record,
     parse_quota_entity,
@@ -21,9 +21,9 @@ from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
 from minibroker.testing.completion import hide_names
-from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess
+from minibroker.testing.embedded.client_configs import LIBRARIES, ClientAccess, TokenAccess
 from minibroker.testing.embedded.given_settings import AUDIENCE
-from minibroker.testing.loops import Loop, immediate, shorten_tracebacks
+from minibroker.testing.loops import BrokerLoop, immediate, shorten_tracebacks
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 @hide_names("loop")
-class OnBroker:
+class VerbsOnBroker:
     """Verbs that run on the loop of a broker."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the broker's loop. Raises NotRunning."""
         return self._broker.loop
 
@@ -48,7 +48,7 @@ class OnBroker:
         return self._broker.running.cluster
 
 
-class Users(OnBroker):
+class Users(VerbsOnBroker):
     """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
     @shorten_tracebacks
@@ -70,7 +70,7 @@ class Users(OnBroker):
         self._broker.security.change_user(cluster, name, password)
 
 
-class AclVerbs(OnBroker):
+class AclVerbs(VerbsOnBroker):
     """The ACLs. While a resource has none, everyone may do everything with it."""
 
     @immediate
@@ -160,7 +160,7 @@ def _parse_operation(name: str) -> int:
     return known[name]
 
 
-class QuotaVerbs(OnBroker):
+class QuotaVerbs(VerbsOnBroker):
     """The quotas of users, client ids and addresses, on the broker's clock."""
 
     @immediate
@@ -205,7 +205,7 @@ class QuotaVerbs(OnBroker):
 
 def _parse_quota_entity(
     user: str | None, client_id: str | None, ip: str | None
-) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+) -> tuple[QuotaEntity, Mapping[str, ValueLimit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
     return parse_quota_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 
@@ -233,7 +233,7 @@ def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, m
         if user is not None and protocol == "SSL":
             certified = security.authority.issue_certificate(user)
     servers = broker.bootstrap_servers
-    return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password, tokens))
+    return LIBRARIES[library](ClientAccess(servers, protocol, authority, certified, mechanism, user, password, tokens))
 
 
 def _make_token_access(security: Security, user: str, password: str) -> TokenAccess:

@@ -16,9 +16,9 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import format_setting
-from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
+from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_are_count, format_count_with_were
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were, format_there_are
 from minibroker.testing.verbs.dead_letter_records import DeadLetter, enable_dead_letters, list_dead_letters
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.share_deliveries import (
@@ -63,7 +63,7 @@ class ShareGroupVerbs:
         return f"<share group {self.group}>"
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> BrokerLoop:
         """Return the broker's loop. Raises NotRunning."""
         return self._broker.loop
 
@@ -233,7 +233,7 @@ class ShareGroupVerbs:
             records = list(self._iterate_records(self._history.list_deliveries(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
             expected = f"{format_count_with_were(count, 'record')} expected to be delivered {deliveries} times"
-            seen = f"{format_are_count(often)}{describe_records(records)}"
+            seen = f"{format_there_are(often)}{describe_records(records)}"
             return f"{expected} from {topic} to group {self.group!r}, and {seen}"
 
         return await self._broker.watch.wait_until(find_redelivered, timeout, describe_timeout) if count else []
@@ -251,7 +251,7 @@ class ShareGroupVerbs:
         def describe_timeout() -> str:
             letters = self.dead_letters()
             expected = f"{format_count_with_were(count, 'dead letter')} expected of group {self.group!r}"
-            return f"{expected}, and {format_are_count(len(letters))}{describe_records(letters)}"
+            return f"{expected}, and {format_there_are(len(letters))}{describe_records(letters)}"
 
         return (
             await self._broker.watch.wait_until(find_dead_letters, timeout, describe_timeout)

@@ -12,9 +12,9 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from minibroker.quantities import Duration, parse_milliseconds
-from minibroker.testing.embedded.client_configs import LIBRARIES, Access
+from minibroker.testing.embedded.client_configs import LIBRARIES, ClientAccess
 from minibroker.testing.loops import immediate
-from minibroker.testing.verbs.security_verbs import OnBroker
+from minibroker.testing.verbs.security_verbs import VerbsOnBroker
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
@@ -40,7 +40,7 @@ class Token(NamedTuple):
 Tokens = list[Token]  # also a verb below
 
 
-class TokenVerbs(OnBroker):
+class TokenVerbs(VerbsOnBroker):
     """The delegation tokens, on the broker's clock. They go with a reset."""
 
     @immediate
@@ -133,5 +133,7 @@ def make_config_with_token(broker: EmbeddedBroker, library: str, token: Token, m
         can = " and ".join(WITH_TOKENS)
         raise ValueError(f"only {can} log in with delegation tokens; {library!r} does not (no tokenauth in its SCRAM)")
     authority = None if security.authority is None else security.authority.certificate
-    access = Access(broker.bootstrap_servers, security.protocol, authority, None, mechanism, token.id, token.secret)
+    access = ClientAccess(
+        broker.bootstrap_servers, security.protocol, authority, None, mechanism, token.id, token.secret
+    )
     return WITH_TOKENS[library](LIBRARIES[library](access))

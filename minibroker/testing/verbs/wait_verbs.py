@@ -14,14 +14,14 @@ from minibroker.testing.faults.engine import Faults
 from minibroker.testing.loops import await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.explained_requests import Exchanges
-from minibroker.testing.seen.journal import JOURNAL_IS_OFF, Journal, Which
+from minibroker.testing.seen.journal import JOURNAL_IS_OFF, ExchangeConditions, Journal
 from minibroker.testing.seen.waiting import (
     DEFAULT_TIMEOUT,
-    Watch,
+    ConditionWatch,
     describe_missing,
-    format_are_count,
     format_count,
     format_count_with_were,
+    format_there_are,
 )
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class WaitVerbs(EmbeddedBroker):
         return Faults(self, self.watch, self.journal)
 
     @cached_property
-    def watch(self) -> Watch:
+    def watch(self) -> ConditionWatch:
         """Return the conditions that tests wait for."""
-        return Watch(self)
+        return ConditionWatch(self)
 
     @cached_property
     def share_history(self) -> DeliveryHistory:
@@ -64,8 +64,8 @@ class WaitVerbs(EmbeddedBroker):
 
         Raises ValueError for a state that groups do not have.
         """
-        from minibroker.broker.groups.classic.classic_states import State as ClassicState
-        from minibroker.broker.groups.reconciling_group import State as ReconcilingState
+        from minibroker.broker.groups.classic.classic_states import ClassicState as ClassicState
+        from minibroker.broker.groups.reconciling_group import GroupState as ReconcilingState
 
         states = tuple(dict.fromkeys((*ClassicState, *ReconcilingState)))
         if state not in states:
@@ -183,7 +183,7 @@ class WaitVerbs(EmbeddedBroker):
     # --- requests ---------------------------------------------------------------------------------
 
     @shorten_tracebacks
-    def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
+    def requests(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> Exchanges:
         """Return the requests that the journal has; as `Journal.requests` does. Raises ValueError, RuntimeError.
 
         Their `explain()` returns what each byte means.
@@ -192,7 +192,11 @@ class WaitVerbs(EmbeddedBroker):
 
     @blocking
     async def wait_for_requests(
-        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+        self,
+        api: str | None = None,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        **which: Unpack[ExchangeConditions],
     ) -> Exchanges:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return Exchanges(await wait_for_requests(self.journal, self.watch, api, count, timeout, which))
@@ -201,7 +205,7 @@ class WaitVerbs(EmbeddedBroker):
 
 
 async def wait_for_requests(
-    journal: Journal, watch: Watch, api: str | None, count: int, timeout: Duration, which: Which
+    journal: Journal, watch: ConditionWatch, api: str | None, count: int, timeout: Duration, which: ExchangeConditions
 ) -> list[Exchange]:
     """Wait until a journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
     if not journal.is_on:
@@ -215,7 +219,7 @@ async def wait_for_requests(
         requests = journal.list_exchanges(api, **which)
         listed = "".join(f"\n  {each}" for each in requests[-20:])
         expected = f"{format_count_with_were(count, 'request')} expected ({_describe_conditions(api, which)})"
-        return f"{expected}, and {format_are_count(len(requests))}{listed}"
+        return f"{expected}, and {format_there_are(len(requests))}{listed}"
 
     return (
         await watch.wait_until(find_exchanges, timeout, describe_timeout)
@@ -289,8 +293,8 @@ def measure_lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | No
     return behind
 
 
-def _describe_conditions(api: str | None, which: Which) -> str:
+def _describe_conditions(api: str | None, conditions: ExchangeConditions) -> str:
     """Describe the conditions for requests."""
-    condition = None if which.get("where") is None else "a condition"
-    given: dict[str, object] = {"api": api, **which, "where": condition}
+    condition = None if conditions.get("where") is None else "a condition"
+    given: dict[str, object] = {"api": api, **conditions, "where": condition}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any"

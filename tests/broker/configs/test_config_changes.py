@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.config_changes import Change, ChangeKind, apply_config_changes, find_config_changes
+from minibroker.broker.configs.config_changes import ChangeKind, ConfigChange, apply_config_changes, find_config_changes
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.cases import for_each
@@ -19,12 +19,16 @@ texts = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.text(max_size=
 def policy(current: str | None, kind: ChangeKind, value: str) -> str:
     """cleanup.policy after one change."""
     before = {} if current is None else {LIST: current}
-    return apply_config_changes(TOPIC_SETTINGS, before, [Change(LIST, kind, value)])[LIST]
+    return apply_config_changes(TOPIC_SETTINGS, before, [ConfigChange(LIST, kind, value)])[LIST]
 
 
 def test_a_set_operation_replaces_a_config_and_delete_removes_it() -> None:
     before = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
-    changes = [Change("retention.ms", SET, "9"), Change("segment.ms", DELETE, ""), Change("flush.messages", DELETE, "")]
+    changes = [
+        ConfigChange("retention.ms", SET, "9"),
+        ConfigChange("segment.ms", DELETE, ""),
+        ConfigChange("flush.messages", DELETE, ""),
+    ]
     assert apply_config_changes(TOPIC_SETTINGS, before, changes) == {"retention.ms": "9", "flush.ms": "3"}
     assert before == {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
 
@@ -54,7 +58,7 @@ def test_append_and_subtract_add_and_remove_elements_of_a_list_config(
 @for_each("name", ["retention.ms", "compression.type", "no.such.name"])
 def test_config_append_and_subtract_require_a_list(kind: ChangeKind, name: str) -> None:
     with pytest.raises(KafkaError) as raised:
-        apply_config_changes(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])
+        apply_config_changes(TOPIC_SETTINGS, {}, [ConfigChange(name, kind, "5")])
     assert raised.value.code == ErrorCode.INVALID_CONFIG
     assert raised.value.message == f"Can't {kind.name} to key {name} because its type is not LIST."
 

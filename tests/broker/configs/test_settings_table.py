@@ -14,8 +14,8 @@ from minibroker.broker.configs.settings_table import (
     SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
-    Scope,
     Setting,
+    SettingScope,
     UpdateMode,
 )
 from minibroker.broker.configs.settings_values import format_setting_value, parse_setting_value
@@ -30,7 +30,7 @@ from tests.cases import for_each
 
 
 def test_every_setting_is_in_the_table_once() -> None:
-    names = [row.name for row in SETTINGS if row.scope is not Scope.TOPIC]
+    names = [row.name for row in SETTINGS if row.scope is not SettingScope.TOPIC]
     topics = [row.topic for row in SETTINGS if row.topic is not None]
     assert len(set(names)) == len(names) and len(set(topics)) == len(topics)
     assert not KNOWN_WITHOUT_EFFECT & set(names)
@@ -103,9 +103,9 @@ def test_a_setting_is_explained_in_one_sentence() -> None:
 
 def test_exactly_the_settings_of_topics_have_a_topic_name() -> None:
     for row in SETTINGS:
-        assert (row.topic is None) == (row.scope is Scope.BROKER), row.name
-        assert row.scope is not Scope.BOTH or row.update is UpdateMode.CLUSTER_WIDE, row.name
-        assert row.scope is not Scope.TOPIC or row.update is UpdateMode.READ_ONLY, row.name
+        assert (row.topic is None) == (row.scope is SettingScope.BROKER), row.name
+        assert row.scope is not SettingScope.BOTH or row.update is UpdateMode.CLUSTER_WIDE, row.name
+        assert row.scope is not SettingScope.TOPIC or row.update is UpdateMode.READ_ONLY, row.name
 
 
 def test_the_fallback_of_an_effective_setting_is_an_effective_broker_setting() -> None:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, Scope, Setting, Value
+from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, Setting, SettingScope, SettingValue
 from minibroker.broker.configs.settings_values import InvalidValue, format_setting_value, parse_setting_value
 from minibroker.broker.configs.valid_values import OneOf, Range
 from tests.cases import for_each
 
 
-def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Value:
+def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> SettingValue:
     return parse_setting_value(Setting("some.name", type, None, "", valid), "some.name", text)
 
 
@@ -32,7 +32,7 @@ def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Va
         (ConfigType.LIST, " a , b ", ("a", "b")),
     ],
 )
-def test_setting_text_is_parsed_to_its_type(type: ConfigType, text: str, value: Value) -> None:
+def test_setting_text_is_parsed_to_its_type(type: ConfigType, text: str, value: SettingValue) -> None:
     assert parse(type, text) == value
 
 
@@ -62,7 +62,7 @@ def test_a_number_of_a_million_digits_is_rejected_without_being_computed() -> No
 
 
 def test_duplicates_are_dropped_from_topic_lists_and_rejected_in_broker_lists() -> None:
-    setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
+    setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=SettingScope.BOTH, topic="cleanup.policy")
     assert parse_setting_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
     with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):
         parse_setting_value(setting, "log.cleanup.policy", "b,a,b")

@@ -10,9 +10,9 @@ import pytest
 
 from minibroker.broker.control.elections import commit_partition_changes
 from minibroker.broker.coordination.runtime import RELOAD_MS
-from minibroker.broker.groups.classic.classic_states import State as GroupState
+from minibroker.broker.groups.classic.classic_states import ClassicState as GroupState
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import State
+from minibroker.broker.transactions.transaction import TransactionState
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
@@ -159,7 +159,11 @@ def test_a_transaction_end_that_cannot_be_written_is_rejected_and_can_be_retried
     harness.mend()
     harness.load()
     after = state(harness)
-    assert (after.state, after.partitions, after.producer_epoch) == (State.ONGOING, before.partitions, producer.epoch)
+    assert (after.state, after.partitions, after.producer_epoch) == (
+        TransactionState.ONGOING,
+        before.partitions,
+        producer.epoch,
+    )
     assert producer.finish() == OK
     assert fetched(harness) == ["a"]
 
@@ -177,7 +181,7 @@ def test_a_completed_transaction_is_recorded_later_if_its_markers_are_written(ha
     harness.mend()
     harness.load()
     harness.end_turn()
-    assert state(harness).state is State.COMPLETE_COMMIT
+    assert state(harness).state is TransactionState.COMPLETE_COMMIT
     assert fetched(harness) == ["a"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.commits import Committed, commit_offsets
+from minibroker.broker.groups.commits import CommittedPartition, commit_offsets
 from minibroker.broker.groups.group_coordinator import (
     GroupCoordinator,
     delete_offsets_in_batches,
@@ -52,7 +52,10 @@ def record_counts(harness: Harness) -> list[int]:
 
 
 def commit_at_once(
-    groups: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None] = lambda: None
+    groups: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[CommittedPartition],
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     run_all_steps(commit_offsets(groups, group_id, offsets, check))
 

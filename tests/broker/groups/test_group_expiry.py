@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.classic.classic_states import State
+from minibroker.broker.groups.classic.classic_states import ClassicState
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -85,7 +85,7 @@ def test_only_unsubscribed_offsets_expire_in_a_group_with_members(harness: Harne
     commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
     group = group_of(harness)
     assert group is not None
-    group.kind, group.state, group.topics = "consumer", State.STABLE, frozenset({"t"})
+    group.kind, group.state, group.topics = "consumer", ClassicState.STABLE, frozenset({"t"})
     harness.clock.advance(60 * MINUTE_MS)
     assert offsets(harness) == [("t", 0)]
     group.topics = frozenset()
@@ -93,8 +93,8 @@ def test_only_unsubscribed_offsets_expire_in_a_group_with_members(harness: Harne
     assert offsets(harness) == [] and group_of(harness) is group
 
 
-@pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
-def test_no_offset_expires_during_a_rebalance(harness: Harness, state: State) -> None:
+@pytest.mark.parametrize("state", [ClassicState.PREPARING_REBALANCE, ClassicState.COMPLETING_REBALANCE])
+def test_no_offset_expires_during_a_rebalance(harness: Harness, state: ClassicState) -> None:
     commit(harness, "g", ("t", 0, 5))
     group = group_of(harness)
     assert group is not None

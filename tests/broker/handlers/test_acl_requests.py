@@ -176,7 +176,7 @@ def test_acl_changes_are_applied_one_after_the_other(authorized: Harness) -> Non
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
-    steps: Any = handlers._run_acl_changes_one_by_one(context, map_in_steps(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
+    steps: Any = handlers._run_acl_changes_one_by_one(context, map_in_steps(str, [1]), handlers.CreatedAcl, 1)  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing

@@ -14,7 +14,7 @@ from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.cleaning import Cleaning
+from minibroker.storage.compaction.cleaning import LogCleaning
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -163,7 +163,7 @@ def test_the_cleaner_rewrites_batches_to_the_current_elision_config(harness: Har
     log = harness.partition("t").log
     log.roll_segment_if_used()
     cleaning = clean(log, harness.clock.wall_ms())
-    assert isinstance(cleaning, Cleaning)
+    assert isinstance(cleaning, LogCleaning)
     assert [header.attributes for header in stored(harness)] == [ELIDED_BIT, ELIDED_BIT]
     found, _ = fetched(fetch(harness, {("t", 0): 0})["t", 0])
     assert [record.offset for record in found] == [2, 3, 4, 5]

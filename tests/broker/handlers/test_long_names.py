@@ -15,7 +15,7 @@ import pytest
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_request_class
-from minibroker.protocol.fields import Kind, list_declared_fields
+from minibroker.protocol.fields import FieldType, list_declared_fields
 from minibroker.protocol.primitives import MAX_STRING_BYTES, ZERO_UUID
 from tests.broker.harness import Harness
 
@@ -26,7 +26,7 @@ OF_FIXED_SIZE: dict[str, Any] = {"?": True, "d": 1.0, "16s": ZERO_UUID, "bytes":
 def filled(struct: type, name: str, count: int, number: int) -> Any:
     """A struct with `name` in all texts, `count` items in all arrays, and `number` in all numbers."""
 
-    def value(kind: Kind) -> Any:
+    def value(kind: FieldType) -> Any:
         if kind.item is not None:
             return [value(kind.item) for _ in range(count)]
         if kind.struct is not None:

@@ -19,7 +19,7 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import HEADER, LOG_APPEND_TIME, read_header, set_checksum, set_offset_and_epoch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.storage.validation import validate_records_in_steps
@@ -221,7 +221,7 @@ def test_log_append_time_is_stored_and_returned(harness: Harness, codec: Compres
     assert (answer.error_code, answer.log_append_time_ms) == (0, now)
     header = read_header(stored(harness, "t"))
     assert (header.timestamp_type, header.max_timestamp, header.base_timestamp) == (LOG_APPEND_TIME, now, 5)
-    assert [record.timestamp for record in iterate_records(stored(harness, "t"))] == [now, now]
+    assert [record.timestamp for record in iterate_records_of_batch(stored(harness, "t"))] == [now, now]
 
 
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -232,7 +232,7 @@ def test_batches_are_stored_in_the_codec_of_the_topic(harness: Harness, wanted: 
     data = stored(harness, "t")
     expected = Compression.NONE if wanted == "uncompressed" else Compression[wanted.upper()]
     assert read_header(data).compression == expected
-    assert [record.value for record in iterate_records(data)] == [b"a", None, b"c" * 1000]
+    assert [record.value for record in iterate_records_of_batch(data)] == [b"a", None, b"c" * 1000]
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])
@@ -285,5 +285,5 @@ def test_records_of_a_produce_that_waits_for_its_turn_are_not_overwritten(harnes
     going_on[0] = False
     while turns:
         turns.pop(0)()
-    (record,) = iterate_records(stored(harness, "t"))
+    (record,) = iterate_records_of_batch(stored(harness, "t"))
     assert record.value == b"what was sent"

@@ -20,7 +20,7 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import DeleteAclsRequest
 from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.broker.handlers import cluster_changes
 from tests.broker.harness import Client, Harness, TopicData, batch, count_handled, frame_of
@@ -165,7 +165,9 @@ def records(harness: Harness) -> list[tuple[int, bytes | None]]:
     assert region is not None
     found: list[tuple[int, bytes | None]] = []
     for position, header in iterate_batches(data := region.read()):
-        found += [(record.offset, record.value) for record in iterate_records(data[position:][: header.size_bytes])]
+        found += [
+            (record.offset, record.value) for record in iterate_records_of_batch(data[position:][: header.size_bytes])
+        ]
     return found
 
 

@@ -15,7 +15,7 @@ from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.records.batch import iterate_batches, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import decode_control_message
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.metadata_writing import LEVEL, snapshot_of, write_snapshot
@@ -146,7 +146,7 @@ def control_messages(log: MetadataLog) -> list[object]:
     data = log.storage.segments[0].file.read(0, 1 << 20)
     for position, header in iterate_batches(data):
         if header.is_control:
-            records_in = iterate_records(data[position : position + header.size_bytes])
+            records_in = iterate_records_of_batch(data[position : position + header.size_bytes])
             found += [(header.partition_leader_epoch, decode_control_message(record)) for record in records_in]
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError
-from minibroker.broker.metadata.metadata_repair import Repair
+from minibroker.broker.metadata.metadata_repair import MetadataRepair
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.storage.files import Disk
 from minibroker.storage.recovery.recovery import LogDirectoryError
@@ -47,7 +47,7 @@ def files(data: Path) -> dict[str, bytes]:
 
 
 def repair(data: Path, *, apply: bool = True) -> list[str]:
-    found = Repair(Disk(), [str(data)], NOW_MS)
+    found = MetadataRepair(Disk(), [str(data)], NOW_MS)
     if apply:
         found.apply_planned_repair()
     found.close()

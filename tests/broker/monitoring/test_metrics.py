@@ -15,7 +15,7 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
-from minibroker.broker.monitoring.metrics import ROWS, Observed, generate_exposition
+from minibroker.broker.monitoring.metrics import ROWS, MetricSources, generate_exposition
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
@@ -43,7 +43,7 @@ class Stage:
         server.accepted[1, "INTERNAL"] = 0
         monkeypatch.setattr(server, "list_connections", self.connections)
         self.syncs, self.cleaner = SyncStatistics(), CleanerStatistics()
-        self.observed = Observed(harness.cluster, server, statistics, self.syncs, self.cleaner, 1_700_000_000.5)
+        self.observed = MetricSources(harness.cluster, server, statistics, self.syncs, self.cleaner, 1_700_000_000.5)
 
     def connections(self) -> list[Connection]:
         return [client.connection for client in self.clients]

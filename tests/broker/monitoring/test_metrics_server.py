@@ -18,7 +18,7 @@ from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
 from minibroker.broker.server import bind_listener
-from minibroker.testing.embedded.certificates import Authority
+from minibroker.testing.embedded.certificates import CertificateAuthority
 from tests.cases import for_each
 from tests.loops import LOOPS
 
@@ -153,7 +153,7 @@ def test_an_invalid_request_closes_only_its_connection(run: Run, request_: bytes
 
 def test_each_http_client_uses_the_current_tls_certificate(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "minibroker.metrics")
-    authority = Authority()
+    authority = CertificateAuthority()
     names = ("first", "second")
     contexts = [authority.issue_certificate(name, ("127.0.0.1",)).make_server_context() for name in names]
     trusting = ssl.create_default_context(cadata=authority.certificate)

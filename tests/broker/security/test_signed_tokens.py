@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from minibroker.broker.security.jwks import BYTES_MAX, KeySet, find_url_objection
-from minibroker.broker.security.oauthbearer import Identity, TokenRefused
-from minibroker.broker.security.signed_tokens import Expected, SignedTokens
+from minibroker.broker.security.oauthbearer import TokenIdentity, TokenRefused
+from minibroker.broker.security.signed_tokens import ExpectedClaims, SignedTokens
 from tests.broker.manual_clock import ManualClock
 from tests.cases import for_each
 
-EXPECTED = Expected(("kafka",), "https://issuer.test", 30_000, "sub", "scope")
-ANY = Expected((), None, 0, "sub", "scope")
+EXPECTED = ExpectedClaims(("kafka",), "https://issuer.test", 30_000, "sub", "scope")
+ANY = ExpectedClaims((), None, 0, "sub", "scope")
 REFRESH_MS, BACKOFF_MS, BACKOFF_MAX_MS = 3_600_000, 100, 1000
 
 
@@ -59,7 +59,7 @@ class Issuer:
     def publish(self, *keys: Any) -> None:
         self.file.write_text(json.dumps({"keys": keys}))
 
-    def tokens(self, expected: Expected = EXPECTED, url: str | None = None) -> SignedTokens:
+    def tokens(self, expected: ExpectedClaims = EXPECTED, url: str | None = None) -> SignedTokens:
         keys = KeySet(url or self.file.as_uri(), REFRESH_MS, BACKOFF_MS, BACKOFF_MAX_MS)
         return SignedTokens(expected, keys, Surroundings(self.clock))
 
@@ -84,7 +84,7 @@ def issuer(tmp_path: Path) -> Issuer:
     return Issuer(tmp_path)
 
 
-def identity(tokens: SignedTokens, token: str) -> Identity:
+def identity(tokens: SignedTokens, token: str) -> TokenIdentity:
     """Whose token it is, once its key has been looked for, as an exchange does."""
     wait = tokens.make_wait_for_key(token)
     if wait is not None:
@@ -98,7 +98,7 @@ def identity(tokens: SignedTokens, token: str) -> Identity:
 def test_a_token_signed_with_a_key_of_the_issuer_is_valid(issuer: Issuer, kind: str) -> None:
     issuer.publish(public_jwk("RS256", "other", "other"), public_jwk(kind, "one"))
     expires_ms = issuer.clock.wall_ms() + 60_000
-    assert identity(issuer.tokens(), issuer.token(kind)) == Identity("alice", expires_ms)
+    assert identity(issuer.tokens(), issuer.token(kind)) == TokenIdentity("alice", expires_ms)
 
 
 def test_a_token_without_a_key_id_is_checked_with_all_keys(issuer: Issuer) -> None:

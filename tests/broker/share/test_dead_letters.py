@@ -18,7 +18,7 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.share.driving import GROUP, TOPIC, Sharer, configure, offset_of, reading
@@ -48,7 +48,7 @@ def batches_of(harness: Harness, name: str = QUEUE, partition: int = 0) -> list[
         return []
     region = harness.partition(name, partition).log.read(0, 1 << 20)
     data = b"" if region is None else region.read()
-    return [list(iterate_records(data, position)) for position, _ in iterate_batches(data)]
+    return [list(iterate_records_of_batch(data, position)) for position, _ in iterate_batches(data)]
 
 
 def letters(harness: Harness, **more: Any) -> list[Record]:

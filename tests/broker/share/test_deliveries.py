@@ -10,18 +10,18 @@ import pytest
 
 from minibroker.broker.share.deliveries import Deliveries
 from minibroker.broker.share.runs import (
-    Acknowledgement,
     AcknowledgeType,
-    Acquired,
+    AcquiredRecords,
+    DeliveryRun,
     DeliveryState,
-    Limits,
-    Run,
+    RangeAcknowledgement,
+    ShareLimits,
     StateBatch,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.cases import for_each
 
-LIMITS = Limits(deliveries=5, record_locks=200, lock_ms=1000)
+LIMITS = ShareLimits(deliveries=5, record_locks=200, lock_ms=1000)
 ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.ACCEPT,
     AcknowledgeType.RELEASE,
@@ -34,7 +34,7 @@ ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 
 def acquire(
     deliveries: Deliveries, last: int, member_id: str = "m", now_ms: int = 0, max_records: int = 500, **more: Any
-) -> list[Acquired]:
+) -> list[AcquiredRecords]:
     """Acquire from batches of ten records, up to an offset."""
     first = deliveries.find_next_offset() // 10 * 10
     bounds = [(base, min(base + 9, last)) for base in range(first, last + 1, 10)]
@@ -45,22 +45,22 @@ def acquire(
 
 
 def acknowledge(
-    deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: Limits = LIMITS
+    deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: ShareLimits = LIMITS
 ) -> list[StateBatch]:
-    changed = deliveries.acknowledge_records(member_id, [Acknowledgement(first, last, types)], limits, 0)
+    changed = deliveries.acknowledge_records(member_id, [RangeAcknowledgement(first, last, types)], limits, 0)
     deliveries.drop_final_records()
     return changed
 
 
-def held_by(member_id: str) -> Callable[[Run], bool]:
+def held_by(member_id: str) -> Callable[[DeliveryRun], bool]:
     return lambda run: run.member_id == member_id
 
 
 def test_whole_batches_are_acquired_up_to_about_the_requested_number() -> None:
     deliveries = Deliveries(0)
-    assert acquire(deliveries, 99, max_records=15) == [Acquired(0, 19, 1)]
+    assert acquire(deliveries, 99, max_records=15) == [AcquiredRecords(0, 19, 1)]
     assert (deliveries.find_next_offset(), deliveries.in_flight_count) == (20, 20)
-    assert acquire(deliveries, 99, max_records=15, strict=True) == [Acquired(20, 34, 1)]
+    assert acquire(deliveries, 99, max_records=15, strict=True) == [AcquiredRecords(20, 34, 1)]
     assert deliveries.find_next_offset() == 35
 
 
@@ -73,7 +73,7 @@ def test_the_number_of_acquired_offsets_is_bounded() -> None:
 
 
 def test_new_records_are_acquired_in_ranges_cut_between_batches() -> None:
-    assert acquire(Deliveries(0), 59, batch_size=25) == [Acquired(0, 29, 1), Acquired(30, 59, 1)]
+    assert acquire(Deliveries(0), 59, batch_size=25) == [AcquiredRecords(0, 29, 1), AcquiredRecords(30, 59, 1)]
 
 
 def test_the_start_offset_advances_over_contiguous_acknowledged_offsets() -> None:
@@ -96,16 +96,16 @@ def test_released_records_are_redelivered_with_a_higher_delivery_count() -> None
         StateBatch(6, 6, AVAILABLE, 1),
     ]
     assert deliveries.find_next_offset() == 4
-    assert acquire(deliveries, 9, "other") == [Acquired(4, 4, 2), Acquired(6, 6, 2)]
+    assert acquire(deliveries, 9, "other") == [AcquiredRecords(4, 4, 2), AcquiredRecords(6, 6, 2)]
 
 
 def test_records_acquired_together_are_redelivered_together_unless_strict() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     acknowledge(deliveries, 0, 29, RELEASE)
-    assert acquire(deliveries, 99, max_records=3) == [Acquired(0, 29, 2)]
+    assert acquire(deliveries, 99, max_records=3) == [AcquiredRecords(0, 29, 2)]
     acknowledge(deliveries, 0, 29, RELEASE)
-    assert acquire(deliveries, 99, max_records=3, strict=True) == [Acquired(0, 2, 3)]
+    assert acquire(deliveries, 99, max_records=3, strict=True) == [AcquiredRecords(0, 2, 3)]
 
 
 def test_offsets_that_are_not_in_flight_cannot_be_acknowledged() -> None:
@@ -123,7 +123,7 @@ def test_a_record_is_archived_at_the_delivery_limit() -> None:
     deliveries = Deliveries(0)
     limits = LIMITS._replace(deliveries=2)
     for count in (1, 2):
-        assert acquire(deliveries, 0, limits=limits) == [Acquired(0, 0, count)]
+        assert acquire(deliveries, 0, limits=limits) == [AcquiredRecords(0, 0, count)]
         acknowledge(deliveries, 0, 0, RELEASE, limits=limits)
     assert (deliveries.start_offset, deliveries.in_flight_count) == (1, 0)
 
@@ -132,7 +132,7 @@ def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> 
     deliveries = Deliveries(0)
     for count, size in ((1, 10), (2, 10), (3, 10), (4, 5), (5, 1)):
         found = acquire(deliveries, 9)
-        assert found == [Acquired(0, size - 1, count)]
+        assert found == [AcquiredRecords(0, size - 1, count)]
         acknowledge(deliveries, 0, size - 1, RELEASE)
     assert deliveries.start_offset == 1
 
@@ -140,13 +140,16 @@ def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> 
 def test_an_acknowledged_record_is_not_redelivered_with_its_split_batch() -> None:
     deliveries, limits = Deliveries(0), LIMITS._replace(deliveries=4)
     deliveries.acquire_records("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
-    said = [Acknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), Acknowledgement(6, 9, [2])]
-    found: list[list[Acquired]] = []
+    said = [
+        RangeAcknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]),
+        RangeAcknowledgement(6, 9, [2]),
+    ]
+    found: list[list[AcquiredRecords]] = []
     for _ in range(4):
         deliveries.acknowledge_records("m", said, limits, 0)
         deliveries.drop_final_records()
         found.append(deliveries.acquire_records("m", [(0, 5), (6, 9)], limits, 0, 500, 500))
-        said = [Acknowledgement(first, last, [RELEASE]) for first, last, _ in found[-1]]
+        said = [RangeAcknowledgement(first, last, [RELEASE]) for first, last, _ in found[-1]]
     assert found == [[(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)], [(0, 0, 3), (2, 3, 3)], [(0, 0, 4)], [(2, 2, 4)]]
 
 
@@ -155,13 +158,13 @@ def test_a_closed_session_releases_its_records() -> None:
     acquire(deliveries, 9)
     assert deliveries.release_acquired_runs(LIMITS, held_by("other")) == []
     assert deliveries.release_acquired_runs(LIMITS, held_by("m")) == [StateBatch(0, 9, AVAILABLE, 1)]
-    assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 2)]
+    assert acquire(deliveries, 9, "other") == [AcquiredRecords(0, 9, 2)]
 
 
 def test_acquisition_locks_expire_unless_renewed() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    deliveries.acknowledge_records("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
+    deliveries.acknowledge_records("m", [RangeAcknowledgement(0, 4, [RENEW])], LIMITS, 600)
     assert deliveries.find_next_lock_end_ms() == 1000
     assert deliveries.release_acquired_runs(LIMITS, lambda run: run.lock_end_ms <= 999) == []
     assert deliveries.release_acquired_runs(LIMITS, lambda run: run.lock_end_ms <= 1000) == [
@@ -187,8 +190,11 @@ def test_a_member_can_acknowledge_only_what_it_acquired(last: int, member_id: st
 def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    deliveries.acknowledge_records("m", [Acknowledgement(10, 19, [RELEASE])], LIMITS, 0)
-    said = [Acknowledgement(0, 4, [ACCEPT, RELEASE, ACCEPT, ACCEPT, ACCEPT]), Acknowledgement(8, 12, [ACCEPT])]
+    deliveries.acknowledge_records("m", [RangeAcknowledgement(10, 19, [RELEASE])], LIMITS, 0)
+    said = [
+        RangeAcknowledgement(0, 4, [ACCEPT, RELEASE, ACCEPT, ACCEPT, ACCEPT]),
+        RangeAcknowledgement(8, 12, [ACCEPT]),
+    ]
     with pytest.raises(KafkaError) as raised:
         deliveries.acknowledge_records("m", said, LIMITS, 0)
     assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
@@ -212,26 +218,26 @@ def test_offsets_removed_by_compaction_are_archived() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     deliveries.release_acquired_runs(LIMITS, held_by("m"))
-    assert deliveries.acquire_records("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 2)]
+    assert deliveries.acquire_records("m", [(20, 29)], LIMITS, 0, 500, 500) == [AcquiredRecords(20, 29, 2)]
     assert deliveries.start_offset == 20
 
 
 def test_no_new_records_are_acquired_beyond_the_limit_of_locks() -> None:
     limits = LIMITS._replace(record_locks=25)
     deliveries = Deliveries(0)
-    assert acquire(deliveries, 99, limits=limits) == [Acquired(0, 29, 1)]
+    assert acquire(deliveries, 99, limits=limits) == [AcquiredRecords(0, 29, 1)]
     assert not deliveries.has_room_for_deliveries(limits)
     assert acquire(deliveries, 99, limits=limits) == []
     acknowledge(deliveries, 12, 12, RELEASE, limits=limits)
     assert deliveries.has_room_for_deliveries(limits)
-    assert acquire(deliveries, 99, limits=limits) == [Acquired(12, 12, 2)]
+    assert acquire(deliveries, 99, limits=limits) == [AcquiredRecords(12, 12, 2)]
 
 
 def test_deliveries_continue_from_a_persisted_share_state() -> None:
     kept = [StateBatch(0, 4, AVAILABLE, 2), StateBatch(8, 9, ACKNOWLEDGED, 1)]
     deliveries = Deliveries(0, kept)
     assert (deliveries.start_offset, deliveries.end_offset, deliveries.final_count) == (0, 10, 2)
-    assert acquire(deliveries, 9) == [Acquired(0, 4, 3), Acquired(5, 7, 1)]
+    assert acquire(deliveries, 9) == [AcquiredRecords(0, 4, 3), AcquiredRecords(5, 7, 1)]
 
 
 class Model:
@@ -279,7 +285,9 @@ def test_random_deliveries_agree_with_a_simple_model(seed: int) -> None:
             first = source.randint(run.first, run.last)
             last = source.randint(first, run.last)
             types = [source.choice([0, 1, 2, 3]) for _ in range(first, last + 1)]
-            changed = deliveries.acknowledge_records(member_id, [Acknowledgement(first, last, types)], LIMITS, now_ms)
+            changed = deliveries.acknowledge_records(
+                member_id, [RangeAcknowledgement(first, last, types)], LIMITS, now_ms
+            )
             for offset, kind in zip(range(first, last + 1), types, strict=True):
                 state = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind]
                 count = model.records[offset][1]

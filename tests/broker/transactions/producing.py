@@ -18,7 +18,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from minibroker.protocol.records.batch import iterate_batches
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 
@@ -184,5 +184,5 @@ def _shown(data: bytes, aborted: Any) -> list[str]:
             open_producers.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in open_producers):
             whole = data[position : position + header.size_bytes]
-            values += [(record.value or b"").decode() for record in iterate_records(whole)]
+            values += [(record.value or b"").decode() for record in iterate_records_of_batch(whole)]
     return values

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import State
+from minibroker.broker.transactions.transaction import TransactionState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
@@ -68,7 +68,7 @@ def test_a_transaction_continues_after_leader_changes(
             assert producer.end(commit=commit) == OK
         harness.clock.advance(0)
         assert harness.cluster.transactions.transactions["tx"].state is (
-            State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+            TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         )
         assert fetched(harness) == ((["a"] if decided else ["a", "b"]) if commit else [])
         offsets = harness.cluster.groups.groups["g"].offsets
@@ -90,12 +90,14 @@ def test_transaction_markers_are_not_written_below_min_insync_replicas(tmp_path:
         assert producer.end(commit=commit) == OK
         harness.clock.advance(1000)
         transactions = harness.cluster.transactions
-        assert transactions.transactions["tx"].state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
+        assert transactions.transactions["tx"].state is (
+            TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        )
         assert transactions.markers.get_partitions_without_marker("tx") == {("t", 0)}
         assert harness.partition("t").log.log_end_offset == 1
         harness.restart(nodes=[1, 2])
         harness.clock.advance(0)
-        ended = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         assert harness.cluster.transactions.transactions["tx"].state is ended
         assert fetched(harness) == (["a"] if commit else [])
 
@@ -171,6 +173,6 @@ def test_an_open_transaction_of_a_newer_client_times_out_after_a_downgrade(harne
     assert producer.send("a") == OK
     downgrade(harness, level)
     harness.clock.advance(20_000)
-    assert harness.cluster.transactions.transactions["tx"].state is State.COMPLETE_ABORT
+    assert harness.cluster.transactions.transactions["tx"].state is TransactionState.COMPLETE_ABORT
     assert producer.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
     assert fetched(harness) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import State
+from minibroker.broker.transactions.transaction import TransactionState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -71,7 +71,7 @@ class Flushing:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> TransactionState:
         return self.harness.cluster.transactions.transactions["tx"].state
 
 
@@ -88,11 +88,11 @@ def test_the_decision_is_flushed_before_the_response_and_any_marker(flushing: Fl
     waiting = flushing.end()
     flushing.harness.clock.advance(1000)
     assert isinstance(waiting, Waiting) and not waiting.done
-    assert (flushing.state, fetched(flushing.harness)) == (State.PREPARE_COMMIT, [])
+    assert (flushing.state, fetched(flushing.harness)) == (TransactionState.PREPARE_COMMIT, [])
     flushing.sync()
     assert waiting.response().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(0)
-    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
+    assert (flushing.state, fetched(flushing.harness)) == (TransactionState.COMPLETE_COMMIT, ["a"])
 
 
 def test_a_repeated_end_txn_is_answered_no_sooner_than_the_first(flushing: Flushing) -> None:
@@ -124,7 +124,7 @@ def test_the_completed_transaction_is_recorded_once_the_markers_are_flushed(flus
     flushing.flush_each("t", GROUPS_TOPIC)
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(1000)
-    assert flushing.state is State.PREPARE_COMMIT
+    assert flushing.state is TransactionState.PREPARE_COMMIT
     assert flushing.harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {
         ("t", 0),
         (GROUPS_TOPIC, 0),
@@ -132,7 +132,7 @@ def test_the_completed_transaction_is_recorded_once_the_markers_are_flushed(flus
     end_offset = flushing.harness.partition("t").log.log_end_offset
     flushing.sync()
     flushing.harness.clock.advance(1000)
-    assert flushing.state is State.COMPLETE_COMMIT
+    assert flushing.state is TransactionState.COMPLETE_COMMIT
     assert flushing.harness.partition("t").log.log_end_offset == end_offset == 2, "the marker was written once"
 
 
@@ -144,13 +144,13 @@ def test_markers_that_cannot_be_flushed_are_written_after_the_next_start(flushin
     flushing.disk.failing.add("sync")
     flushing.sync()
     flushing.harness.clock.advance(1000)
-    assert flushing.state is State.PREPARE_COMMIT
+    assert flushing.state is TransactionState.PREPARE_COMMIT
     assert flushing.harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {("t", 0)}
     flushing.disk.failing.clear()
     flushing.harness.clock.holds_aside = False
     flushing.harness.restart(crash=True)
     flushing.harness.clock.advance(0)
-    assert flushing.state is State.COMPLETE_COMMIT
+    assert flushing.state is TransactionState.COMPLETE_COMMIT
     assert fetched(flushing.harness) == ["a"]
 
 
@@ -287,11 +287,11 @@ def test_a_decision_that_cannot_be_written_is_discarded(flushing: Flushing) -> N
     assert flushing.end().error_code == ErrorCode.NOT_COORDINATOR
     flushing.disk.failing.clear()
     flushing.harness.clock.advance(1000)
-    assert flushing.state is State.ONGOING
+    assert flushing.state is TransactionState.ONGOING
     assert fetched(flushing.harness) == []
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(1000)
-    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
+    assert (flushing.state, fetched(flushing.harness)) == (TransactionState.COMPLETE_COMMIT, ["a"])
 
 
 def test_a_completion_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
@@ -303,7 +303,7 @@ def test_a_completion_that_cannot_be_recorded_is_recorded_later(flushing: Flushi
     flushing.harness.end_turn()
     flushing.disk.failing.clear()
     flushing.harness.clock.advance(1000)
-    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
+    assert (flushing.state, fetched(flushing.harness)) == (TransactionState.COMPLETE_COMMIT, ["a"])
 
 
 def test_offsets_that_cannot_be_written_are_not_committed(flushing: Flushing) -> None:

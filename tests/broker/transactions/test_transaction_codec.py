@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.coordination.coordinator_logs import encode_record_entry
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import State, Transaction
+from minibroker.broker.transactions.transaction import Transaction, TransactionState
 from minibroker.broker.transactions.transaction_codec import (
     PARTITIONS_KEPT,
     encode_transaction,
@@ -31,7 +31,7 @@ TRANSACTIONS = st.builds(
     producer_epoch=SHORTS,
     previous_producer_id=st.sampled_from((-1, 0, 5)),
     next_producer_id=st.sampled_from((-1, 0, 5)),
-    state=st.sampled_from(list(State)),
+    state=st.sampled_from(list(TransactionState)),
     partitions=PARTITIONS,
     start_ms=LONGS,
     client_version=st.integers(0, 2),
@@ -48,7 +48,7 @@ def test_a_transaction_is_encoded_as_its_log_key_and_value_messages(transaction:
 
 def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:
     partitions = frozenset(("t", index) for index in range(PARTITIONS_KEPT + 1))
-    transaction = Transaction("tx", 1, 1000, 5, 0, state=State.ONGOING, partitions=partitions, start_ms=5)
+    transaction = Transaction("tx", 1, 1000, 5, 0, state=TransactionState.ONGOING, partitions=partitions, start_ms=5)
     key, value = decode_internal_record(TRANSACTIONS_TOPIC, *encode_transaction(transaction))
     assert isinstance(key.message, TransactionLogKey)
     assert value is not None and isinstance(value.message, TransactionLogValue)

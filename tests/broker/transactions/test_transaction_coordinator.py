@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import LAST_CLIENT_EPOCH, State
+from minibroker.broker.transactions.transaction import LAST_CLIENT_EPOCH, TransactionState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.files import File
@@ -27,7 +27,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield harness
 
 
-def state(harness: Harness, transactional_id: str = "tx") -> State:
+def state(harness: Harness, transactional_id: str = "tx") -> TransactionState:
     return harness.cluster.transactions.transactions[transactional_id].state
 
 
@@ -70,12 +70,12 @@ def test_the_producer_waits_until_the_markers_are_written(harness: Harness, vers
     producer.send("a")
     harness.cluster.transactions.markers.hold_back_markers("tx")
     assert producer.end() == OK
-    assert state(harness) is State.PREPARE_COMMIT
+    assert state(harness) is TransactionState.PREPARE_COMMIT
     assert producer.send("b") == ErrorCode.CONCURRENT_TRANSACTIONS
     assert TransactionalProducer(harness, versions=versions).init() == ErrorCode.CONCURRENT_TRANSACTIONS
     harness.cluster.transactions.markers.send_held_markers("tx")
     harness.clock.advance(0)
-    assert state(harness) is State.COMPLETE_COMMIT
+    assert state(harness) is TransactionState.COMPLETE_COMMIT
     assert producer.send("b") == OK
 
 
@@ -94,7 +94,7 @@ def test_a_written_decision_is_completed_after_a_restart(
     harness.restart(crash=crash)
     assert fetched(harness) == []
     harness.clock.advance(0)
-    assert state(harness) is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert state(harness) is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
     assert fetched(harness) == (["a"] if commit else [])
     offsets = harness.cluster.groups.groups["g"].offsets
     assert (list(offsets.by_partition), offsets.pending) == ([("t", 0)] if commit else [], {})
@@ -143,9 +143,9 @@ def test_a_transaction_that_exceeds_its_timeout_is_aborted(harness: Harness, ver
     producer.init(timeout_ms=30_000)
     producer.send("slow")
     harness.clock.advance(30_000)
-    assert state(harness) is State.ONGOING
+    assert state(harness) is TransactionState.ONGOING
     harness.clock.advance(10_000)
-    assert state(harness) is State.COMPLETE_ABORT
+    assert state(harness) is TransactionState.COMPLETE_ABORT
     # The next epoch is what an end by the producer itself would have led to: there a commit comes too late.
     assert producer.end() == (ErrorCode.PRODUCER_FENCED if versions is CLASSIC else ErrorCode.INVALID_TXN_STATE)
     assert producer.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -205,12 +205,12 @@ def test_markers_are_retried_until_every_partition_has_one(harness: Harness) -> 
     log = harness.partition("t", 1).log
     log.offline = "its disk is away"
     producer.finish()
-    assert state(harness) is State.PREPARE_COMMIT
+    assert state(harness) is TransactionState.PREPARE_COMMIT
     assert harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {("t", 1)}
     assert fetched(harness) == ["a"]
     log.offline = ""
     harness.clock.advance(100)
-    assert state(harness) is State.COMPLETE_COMMIT
+    assert state(harness) is TransactionState.COMPLETE_COMMIT
     assert fetched(harness, partition=1) == ["b"]
 
 
@@ -222,7 +222,7 @@ def test_partitions_of_a_deleted_topic_need_no_marker(harness: Harness) -> None:
     producer.send("b", topic="gone")
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
     assert producer.finish() == OK
-    assert state(harness) is State.COMPLETE_COMMIT
+    assert state(harness) is TransactionState.COMPLETE_COMMIT
 
 
 def test_offsets_of_a_transaction_are_pending_until_it_commits(harness: Harness) -> None:

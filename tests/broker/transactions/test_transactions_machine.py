@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from minibroker.broker.transactions.transaction import ENDING, State
+from minibroker.broker.transactions.transaction import ENDING, TransactionState
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.harness import Harness
 from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
@@ -157,7 +157,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @invariant()
     def once_all_is_quiet_all_that_was_committed_is_there(self) -> None:
         transactions = self.harness.cluster.transactions.transactions.values()
-        if any(each.state in ENDING or each.state is State.ONGOING for each in transactions):
+        if any(each.state in ENDING or each.state is TransactionState.ONGOING for each in transactions):
             return
         for partition in range(PARTITIONS):
             log = self.harness.partition("t", partition).log

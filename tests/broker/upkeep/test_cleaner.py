@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.clock import Done, Work
-from minibroker.broker.upkeep.cleaner import Cleaner, get_cleaning_limits
+from minibroker.broker.upkeep.cleaner import LogCleaner, get_cleaning_limits
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.resting import Rests
+from minibroker.storage.compaction.resting import ThreadRests
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk, files_in, read_batches
@@ -64,7 +64,7 @@ class Compacting:
         self.harness = harness
         self.aside = Aside()
         self.waited_s = 0.0
-        self.cleaner = Cleaner(harness.cluster, self.aside.run, self._wait)
+        self.cleaner = LogCleaner(harness.cluster, self.aside.run, self._wait)
 
     def _wait(self, seconds: float) -> None:
         self.waited_s += seconds
@@ -116,7 +116,7 @@ def alter(compacting: Compacting, name: str, value: str) -> None:
 
 
 def values(log: Log) -> list[bytes | None]:
-    return [record.value for data in read_batches(log) for record in iterate_records(data)]
+    return [record.value for data in read_batches(log) for record in iterate_records_of_batch(data)]
 
 
 def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_cleaning_checks_repeatedly_whether_the_event_loop_is_busy(
     compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[float] = []
-    monkeypatch.setattr(Rests, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
+    monkeypatch.setattr(ThreadRests, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
     compacting.topic("t")
     compacting.cleaner.start_checks()
     compacting.run()
@@ -415,7 +415,7 @@ def test_an_unexpected_exception_is_logged_with_its_traceback(
     def work(self: object) -> bool:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.clean_next_segment", work)
+    monkeypatch.setattr("minibroker.storage.compaction.cleaning.LogCleaning.clean_next_segment", work)
     compacting.cleaner.start_checks()
     compacting.run()
     assert compacting.cleaner.uncleanable_logs == {log}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from minibroker.cli.consume import consume_sources
-from minibroker.cli.places import Topics, list_partitions
+from minibroker.cli.places import RequestedTopic, list_partitions
 from minibroker.client.blocking import Client
 from tests.cases import for_each
 from tests.cli.conftest import FOR_EVER, Run
@@ -209,7 +209,7 @@ def test_following_finds_new_topics(run_client: Run, monkeypatch: pytest.MonkeyP
     run_client("topics", "create", f"{prefix}-a")
     looks = []
 
-    def look(client: Client, asked: Sequence[Topics]) -> list[tuple[str, int]]:
+    def look(client: Client, asked: Sequence[RequestedTopic]) -> list[tuple[str, int]]:
         if looks:
             run_client("produce", f"{prefix}-b", "--partition", "0", stdin=b"new\n")
         looks.append(asked)

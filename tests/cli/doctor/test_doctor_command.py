@@ -14,7 +14,7 @@ import pytest
 from minibroker.cli.connecting import add_default_ports
 from minibroker.cli.doctor.checks import guess_kafka_release
 from minibroker.testing import Broker
-from minibroker.testing.emulation.releases import RELEASES, list_versions
+from minibroker.testing.emulation.releases import RELEASES, list_versions_of_release
 from tests.cases import for_each
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
@@ -263,12 +263,12 @@ def test_a_server_without_old_api_versions_is_reported(examine: Examine) -> None
 
 @for_each("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
 def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
-    versions = {int(key): versions for key, versions in list_versions(release).items()}
+    versions = {int(key): versions for key, versions in list_versions_of_release(release).items()}
     told = guess_kafka_release(versions)
     assert told is not None
     assert RELEASES.index(told) >= RELEASES.index(release)
-    of_told = list_versions(told)
-    assert all(of_told[key] == list_versions(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
+    of_told = list_versions_of_release(told)
+    assert all(of_told[key] == list_versions_of_release(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
 
 
 def test_settings_of_a_login_without_effect_are_named(examine: Examine) -> None:

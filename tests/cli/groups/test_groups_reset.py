@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from minibroker.cli.groups.groups_reset import (
-    Target,
+    ResetTarget,
     choose_reset_target,
     parse_datetime_ms,
 )
@@ -200,8 +200,8 @@ def test_an_invalid_time_is_rejected(text: str) -> None:
 
 
 def test_exactly_one_reset_option_is_required() -> None:
-    assert choose_reset_target({**UNSET, "to_latest": True}) == Target("to_latest", 1)
-    assert choose_reset_target({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
+    assert choose_reset_target({**UNSET, "to_latest": True}) == ResetTarget("to_latest", 1)
+    assert choose_reset_target({**UNSET, "to_offset": 0}) == ResetTarget("to_offset", 0)
     for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
         with pytest.raises(click.UsageError, match="choose one of --to-earliest, .*--shift-by"):
             choose_reset_target(wrong)
@@ -210,32 +210,32 @@ def test_exactly_one_reset_option_is_required() -> None:
 @for_each(
     ("target", "current", "at_time", "expected"),
     [
-        (Target("to_earliest"), 7, None, 2),
-        (Target("to_latest"), 7, None, 10),
-        (Target("to_current"), 7, None, 7),
-        (Target("to_current"), None, None, 10),
-        (Target("to_offset", 5), 7, None, 5),
-        (Target("shift_by", -3), 7, None, 4),
-        (Target("shift_by", 3), 7, None, 10),
-        (Target("to_datetime", NOW_MS), 7, 6, 6),
-        (Target("to_datetime", NOW_MS), 7, -1, 10),
-        (Target("by_duration", 1), None, 6, 6),
+        (ResetTarget("to_earliest"), 7, None, 2),
+        (ResetTarget("to_latest"), 7, None, 10),
+        (ResetTarget("to_current"), 7, None, 7),
+        (ResetTarget("to_current"), None, None, 10),
+        (ResetTarget("to_offset", 5), 7, None, 5),
+        (ResetTarget("shift_by", -3), 7, None, 4),
+        (ResetTarget("shift_by", 3), 7, None, 10),
+        (ResetTarget("to_datetime", NOW_MS), 7, 6, 6),
+        (ResetTarget("to_datetime", NOW_MS), 7, -1, 10),
+        (ResetTarget("by_duration", 1), None, 6, 6),
     ],
 )
 def test_each_reset_option_determines_an_offset(
-    target: Target, current: int | None, at_time: int | None, expected: int
+    target: ResetTarget, current: int | None, at_time: int | None, expected: int
 ) -> None:
     assert target.choose_offset(PLACE, current, 2, 10, at_time) == expected
 
 
 def test_a_missing_offset_cannot_be_shifted() -> None:
     with pytest.raises(click.ClickException, match="cannot shift orders-1: nothing is committed for it"):
-        Target("shift_by", 3).choose_offset(PLACE, None, 2, 10, None)
+        ResetTarget("shift_by", 3).choose_offset(PLACE, None, 2, 10, None)
 
 
 def test_only_resets_to_times_and_durations_require_the_current_time() -> None:
-    assert Target("to_datetime", 5).get_timestamp_ms(NOW_MS) == 5
-    assert Target("to_datetime", -5).get_timestamp_ms(NOW_MS) == 0
-    assert Target("by_duration", 5).get_timestamp_ms(NOW_MS) == NOW_MS - 5
-    assert Target("by_duration", 2 * NOW_MS).get_timestamp_ms(NOW_MS) == 0
-    assert Target("to_offset", 5).get_timestamp_ms(NOW_MS) is None
+    assert ResetTarget("to_datetime", 5).get_timestamp_ms(NOW_MS) == 5
+    assert ResetTarget("to_datetime", -5).get_timestamp_ms(NOW_MS) == 0
+    assert ResetTarget("by_duration", 5).get_timestamp_ms(NOW_MS) == NOW_MS - 5
+    assert ResetTarget("by_duration", 2 * NOW_MS).get_timestamp_ms(NOW_MS) == 0
+    assert ResetTarget("to_offset", 5).get_timestamp_ms(NOW_MS) is None

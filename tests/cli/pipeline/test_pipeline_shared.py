@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.cli.pipeline.pipeline_shared import (
-    Source,
+    LogToRead,
     add_source_options,
     check_master,
     explain_error,
@@ -45,7 +45,7 @@ Caused by: java.io.IOException: broken
 
 @click.command()
 @add_source_options
-def command(source: Source) -> None:
+def command(source: LogToRead) -> None:
     """Print the options for Spark."""
     for name, value in source.options().items():
         click.echo(f"{name}={value}")

@@ -21,8 +21,8 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
-from minibroker.storage.recovery.recovery import Checkpointed, open_log
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
+from minibroker.storage.recovery.recovery import Checkpoints, open_log
 from tests.storage.support import NOW_MS, Surroundings
 
 ORDERS = TopicPartition("orders", 0)
@@ -46,7 +46,7 @@ def log_in(directory: Path, partition: TopicPartition = ORDERS, settings: LogSet
     environment = Surroundings().environment
     path = directory / f"{partition.topic}-{partition.partition}"
     environment.disk.make_directory(str(path))
-    return open_log(environment, str(path), partition, settings, Checkpointed(True, 0, 0))
+    return open_log(environment, str(path), partition, settings, Checkpoints(True, 0, 0))
 
 
 def batch_of(
@@ -94,7 +94,7 @@ class Writer:
         self._sequence += count
 
     def end(self, *, committed: bool) -> None:
-        append(self._log, make_marker_batch(self._producer["producer_id"], 0, Marker(committed, 0), NOW_MS))
+        append(self._log, make_marker_batch(self._producer["producer_id"], 0, TransactionMarker(committed, 0), NOW_MS))
 
 
 def damaged_marker(tmp_path: Path, how: str) -> tuple[Path, int]:

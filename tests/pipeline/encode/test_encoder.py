@@ -16,9 +16,9 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.validation import Rules, check_records
+from minibroker.protocol.records.validation import RecordRules, check_records
 from tests.cases import for_each
 from tests.pipeline.encode.rows import rows_of
 from tests.protocol.records.samples import LARGE, SMALL, T
@@ -47,7 +47,7 @@ def compacted(draw: st.DrawFn) -> list[Record]:
 
 def read(batches: list[EncodedBatch]) -> list[Record]:
     """The records of batches, as the broker's own codec reads them."""
-    return [record for batch in batches for record in iterate_records(batch.data)]
+    return [record for batch in batches for record in iterate_records_of_batch(batch.data)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -99,14 +99,14 @@ def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
     expected = [(2**31 - 10 + index) % 2**31 for index in range(0, 100, 7)]
     assert [header.base_sequence for header in headers] == expected
     for batch, header in zip(batches, headers, strict=True):
-        check_records(batch.data, 0, header, Rules(keys_required=False))
+        check_records(batch.data, 0, header, RecordRules(keys_required=False))
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_accepts_encoded_batches(codec: Compression) -> None:
     for batch in encode_rows(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
         header = check_batch(batch.data)
-        assert check_records(batch.data, 0, header, Rules(keys_required=False)) == header.max_timestamp
+        assert check_records(batch.data, 0, header, RecordRules(keys_required=False)) == header.max_timestamp
 
 
 def test_many_chunks_are_encoded_contiguously() -> None:

@@ -17,11 +17,11 @@ from minibroker.protocol.records.formats import check_batch_or_message, iterate_
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.inspected_files import Options, identify_file, iterate_file_contents
-from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.inspected_files import InspectionOptions, identify_file, iterate_file_contents
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import NOW_MS, open_at
 
 SMALL = LogSettings(segment_bytes=2500, index_interval_bytes=200)
@@ -112,7 +112,7 @@ def transactions(log: Log) -> None:
             )
             add(log, batch, 3)
             add(log, build_batch(plain(2, number)), 3)
-        add(log, make_marker_batch(producer, 0, Marker(committed, 4), NOW_MS), 3)
+        add(log, make_marker_batch(producer, 0, TransactionMarker(committed, 4), NOW_MS), 3)
     add(log, build_batch(plain(2), producer_id=10, producer_epoch=0, base_sequence=0, transactional=True), 3)
     add(log, build_batch(plain(2, 5)), 3)
 
@@ -215,6 +215,8 @@ def damages(directory: Path) -> list[str]:
     for path in sorted(directory.iterdir()):
         inspected = identify_file(str(path))
         if inspected is not None:
-            items = iterate_file_contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
-            found += [f"{path.name}: {item}" for item in items if isinstance(item, Damage)]
+            items = iterate_file_contents(
+                Disk(), inspected, InspectionOptions(records=True, verify=True, shown=frozenset())
+            )
+            found += [f"{path.name}: {item}" for item in items if isinstance(item, DamagedBytes)]
     return found

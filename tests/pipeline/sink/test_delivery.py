@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.client.client_errors import ClientError, Reaction
-from minibroker.client.cluster_client import Sent
+from minibroker.client.client_errors import ClientError, ErrorReaction
+from minibroker.client.cluster_client import SentRequest
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery
@@ -100,10 +100,10 @@ def test_a_lost_response_causes_no_duplicates(plain_broker: RunningBroker, monke
     topic, lost = new_topic(plain_broker), iter([True, False, True])
 
     class LosingClient(Client):
-        def wait(self, sent: Sent) -> Any:
+        def wait(self, sent: SentRequest) -> Any:
             answer = super().wait(sent)
             if next(lost, False):
-                raise ClientError("the answer is lost", Reaction.FIND_BOTH)
+                raise ClientError("the answer is lost", ErrorReaction.FIND_BOTH)
             return answer
 
     monkeypatch.setattr(delivery, "Client", LosingClient)

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.client.client_errors import ClientError, Reaction
-from minibroker.client.cluster_client import Leader
+from minibroker.client.client_errors import ClientError, ErrorReaction
+from minibroker.client.cluster_client import PartitionLeader
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.sender import ProduceSender
@@ -21,7 +21,7 @@ from minibroker.pipeline.sink.sink_transaction import ProducerFenced, ProducerId
 from minibroker.pipeline.sink.task import RowsConverter
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 
 ONE = TopicPartition("t", 0)
 TWO = TopicPartition("t", 1)
@@ -43,8 +43,8 @@ class ScriptedClient:
         self.versions: list[int | None] = []
         self.refreshed = 0
 
-    def leader(self, partition: TopicPartition) -> Leader:
-        return Leader(1, 0)
+    def leader(self, partition: TopicPartition) -> PartitionLeader:
+        return PartitionLeader(1, 0)
 
     def refresh(self) -> None:
         self.refreshed += 1
@@ -61,7 +61,7 @@ class ScriptedClient:
     def wait(self, sent: dict[TopicPartition, bytes]) -> SimpleNamespace:
         step = self.script.pop(0) if self.script else OK
         if isinstance(step, str):
-            raise ClientError(step, Reaction.FIND_BOTH if step == LOST else Reaction.FATAL)
+            raise ClientError(step, ErrorReaction.FIND_BOTH if step == LOST else ErrorReaction.FATAL)
         answers = [(partition, _answer(step, partition)) for partition in sent]
         topics = [SimpleNamespace(name=partition.topic, partition_responses=[answer]) for partition, answer in answers]
         return SimpleNamespace(responses=topics)
@@ -104,7 +104,7 @@ def said(batch: bytes) -> tuple[int, int, int]:
 
 
 def values(batches: list[bytes]) -> list[bytes]:
-    return [bytes(record.value or b"") for batch in batches for record in iterate_records(batch)]
+    return [bytes(record.value or b"") for batch in batches for record in iterate_records_of_batch(batch)]
 
 
 def test_batches_of_a_partition_are_sent_one_by_one_with_consecutive_sequences() -> None:

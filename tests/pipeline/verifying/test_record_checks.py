@@ -12,7 +12,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import read_header, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.pipeline.verifying.support import block_of
 
@@ -48,7 +48,9 @@ def test_batches_of_the_brokers_codec_have_no_findings(given: list[tuple[list[Re
         )
     ]
     expected = [
-        (record.offset, record.key, record.value is not None) for batch in batches for record in iterate_records(batch)
+        (record.offset, record.key, record.value is not None)
+        for batch in batches
+        for record in iterate_records_of_batch(batch)
     ]
     assert read == expected
 
@@ -57,7 +59,7 @@ def reads_well(batch: bytes) -> bool:
     """Whether the broker's strict reader takes the batch, and it is what its header says."""
     header = read_header(batch)
     try:
-        found = list(iterate_records(batch))
+        found = list(iterate_records_of_batch(batch))
     except KafkaError:
         return False
     offsets = list(range(header.base_offset, header.base_offset + len(found)))

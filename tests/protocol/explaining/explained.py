@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.building import build_batch
@@ -15,7 +15,7 @@ from minibroker.protocol.records.record import Record
 TopicData = ProduceRequest.TopicProduceData
 
 
-def leaves(part: Part) -> Iterator[tuple[int, int]]:
+def leaves(part: ExplainedPart) -> Iterator[tuple[int, int]]:
     """Yield the range of each prefix, and of each part without parts, in their order."""
     inner = part.parts if part.payload is None else []
     if not inner or part.prefix_bytes:
@@ -24,7 +24,7 @@ def leaves(part: Part) -> Iterator[tuple[int, int]]:
         yield from leaves(each)
 
 
-def check_that_each_byte_has_one_part(part: Part, start: int, end: int) -> None:
+def check_that_each_byte_has_one_part(part: ExplainedPart, start: int, end: int) -> None:
     position = start
     for first, last in leaves(part):
         assert first == position
@@ -47,6 +47,6 @@ def produce(**batch: Any) -> ProduceRequest:
     )
 
 
-def named(part: Part, name: str) -> Part:
+def named(part: ExplainedPart, name: str) -> ExplainedPart:
     """Return the first part of this name."""
     return next(each for _, each in part.iterate_parts() if each.name == name)

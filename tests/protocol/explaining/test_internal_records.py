@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from minibroker.protocol.messages.control_records import (
     KRaftVersionRecord,
@@ -41,7 +41,7 @@ COORDINATOR_RECORDS = [
 ]
 
 
-def explained(topic: str, key: bytes | None, value: bytes | None, **batch: Any) -> tuple[Part, Part]:
+def explained(topic: str, key: bytes | None, value: bytes | None, **batch: Any) -> tuple[ExplainedPart, ExplainedPart]:
     """Return the explained key and value of a record of a topic."""
     data = bytes(build_batch([Record(key=key, value=value)], **batch))
     whole = explain_records(data, topic=topic)
@@ -67,8 +67,8 @@ def test_each_coordinator_record_is_explained_in_all_versions(
         assert key.meaning == f"{key_kind.__name__} version 0"
         assert value.meaning == f"{value_kind.__name__} version {version}"
         assert [*key.iterate_problems(), *value.iterate_problems()] == []
-        read_back(Part("", "", 0, 0, parts=key.parts[1:]), asked)
-        read_back(Part("", "", 0, 0, parts=value.parts[1:]), value_kind.decode(encoded, version, 2))
+        read_back(ExplainedPart("", "", 0, 0, parts=key.parts[1:]), asked)
+        read_back(ExplainedPart("", "", 0, 0, parts=value.parts[1:]), value_kind.decode(encoded, version, 2))
 
 
 @for_each("kind", METADATA_KINDS.values())
@@ -101,7 +101,7 @@ def test_quorum_control_records_are_explained(message: Any) -> None:
     key, value = explained(METADATA_TOPIC, record.key, record.value, control=True)
     assert value.meaning == type(message).__name__
     assert [*key.iterate_problems(), *value.iterate_problems()] == []
-    read_back(Part("", "", 0, 0, parts=value.parts), message)
+    read_back(ExplainedPart("", "", 0, 0, parts=value.parts), message)
 
 
 def test_a_transaction_marker_has_its_coordinator_epoch() -> None:

@@ -16,7 +16,7 @@ from minibroker.protocol.explaining.messages import (
     explain_requests,
     explain_response,
 )
-from minibroker.protocol.explaining.parts import MOST_PARTS, Part
+from minibroker.protocol.explaining.parts import MOST_PARTS, ExplainedPart
 from minibroker.protocol.headers import ResponseHeader
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -28,7 +28,7 @@ from tests.protocol.random_messages import in_all_versions, random_message
 from tests.protocol.samples import Parcel
 
 
-def read_back(part: Part, found: Any) -> None:
+def read_back(part: ExplainedPart, found: Any) -> None:
     """Compare a part with what the reader has made of the same bytes."""
     if isinstance(found, Struct):
         tags = [each for tagged in part.parts if tagged.type == "tags" for each in tagged.parts]

@@ -13,7 +13,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.explained_page import generate_html_page
 from minibroker.protocol.explaining.explained_text import format_part_as_lines, make_json_of_part
 from minibroker.protocol.explaining.messages import explain_message, explain_records
-from minibroker.protocol.explaining.parts import Explained
+from minibroker.protocol.explaining.parts import Explanation
 from minibroker.protocol.explaining.secret_fields import is_password_config
 from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.delegation_tokens import (
@@ -65,7 +65,7 @@ MESSAGES = [
 RECORDS = [UserScramCredentialRecord(salt=SECRET, stored_key=SECRET, server_key=SECRET), ConfigRecord(**PASSWORD)]
 
 
-def shown(item: Explained) -> str:
+def shown(item: Explanation) -> str:
     """Return all forms of an explanation, their hex without blanks and tags."""
     forms = [
         "\n".join(format_part_as_lines(item.part, item.data)),
@@ -75,7 +75,7 @@ def shown(item: Explained) -> str:
     return "\n".join(forms) + "".join(re.sub(r"<[^>]*>| ", "", form) for form in forms)
 
 
-def check_that_no_form_shows_it(item: Explained) -> None:
+def check_that_no_form_shows_it(item: Explanation) -> None:
     said = shown(item)
     assert SECRET.decode() not in said
     assert SECRET.hex() not in said
@@ -89,8 +89,8 @@ def test_secrets_in_messages_are_hidden(message: Message) -> None:
     data = message.encode(kind.versions[-1])
     part = explain_message(data, kind, kind.versions[-1])
     assert not list(part.iterate_problems())
-    assert "(hidden)" in shown(Explained(part, data))
-    check_that_no_form_shows_it(Explained(part, data))
+    assert "(hidden)" in shown(Explanation(part, data))
+    check_that_no_form_shows_it(Explanation(part, data))
 
 
 @for_each("message", MESSAGES)
@@ -99,7 +99,7 @@ def test_secrets_in_truncated_messages_are_hidden(message: Message) -> None:
     data = message.encode(kind.versions[-1])
     for size in range(len(data)):
         part = explain_message(data[:size], kind, kind.versions[-1])
-        check_that_no_form_shows_it(Explained(part, data[:size]))
+        check_that_no_form_shows_it(Explanation(part, data[:size]))
 
 
 @pytest.mark.parametrize("message", RECORDS, ids=lambda message: type(message).__name__)
@@ -110,12 +110,12 @@ def test_secrets_in_metadata_records_are_hidden(message: Message, codec: int) ->
     ) + message.encode(0)
     for size in range(3, len(value) + 1):
         data = bytes(build_batch([Record(value=value[:size])], compression=codec))
-        check_that_no_form_shows_it(Explained(explain_records(data, topic=METADATA_TOPIC), data))
+        check_that_no_form_shows_it(Explanation(explain_records(data, topic=METADATA_TOPIC), data))
 
 
 def test_configs_that_are_not_passwords_are_shown() -> None:
     data = ConfigRecord(name="retention.ms", value="1000").encode(0)
-    assert "1000" in shown(Explained(explain_message(data, ConfigRecord, 0), data))
+    assert "1000" in shown(Explanation(explain_message(data, ConfigRecord, 0), data))
 
 
 def test_all_password_settings_are_recognized_by_name() -> None:

@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.fields import Field, Kind, list_declared_fields
+from minibroker.protocol.fields import Field, FieldType, list_declared_fields
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
 
@@ -86,7 +86,7 @@ class Values:
             return None, values[1]  # a default is not on the wire, and what is not is None
         return values
 
-    def _items(self, kind: Kind, their_type: Any, kafka_type: str) -> tuple[Any, Any]:
+    def _items(self, kind: FieldType, their_type: Any, kafka_type: str) -> tuple[Any, Any]:
         assert kind.item is not None
         count = self._random.choice((0, 1, 2) if self._is_within_many else (0, 1, 2, MANY))
         outside, self._is_within_many = self._is_within_many, self._is_within_many or count == MANY
@@ -94,7 +94,7 @@ class Values:
         self._is_within_many = outside
         return [ours for ours, _ in made], tuple(theirs for _, theirs in made)
 
-    def _one(self, kind: Kind, their_type: Any, kafka_type: str) -> tuple[Any, Any]:
+    def _one(self, kind: FieldType, their_type: Any, kafka_type: str) -> tuple[Any, Any]:
         if kind.struct is not None:
             return self.struct(kind.struct, their_type)
         value = self._special(kafka_type) or self._plain(kind)
@@ -118,7 +118,7 @@ class Values:
                 return milliseconds, EPOCH + datetime.timedelta(milliseconds=milliseconds)
         return None
 
-    def _plain(self, kind: Kind) -> Any:
+    def _plain(self, kind: FieldType) -> Any:
         pick = self._random
         match kind.code:
             case "string":

@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     set_offset_and_epoch,
     set_timestamp_type_and_max,
 )
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, JAVA, T, golden
 
@@ -160,7 +160,7 @@ class TestChangingInPlace:
         set_offset_and_epoch(memoryview(data), 3, 2**40, 17)
         header = check_batch(data, 3)
         assert header == read_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=17)
-        assert [record.offset - 2**40 for record in iterate_records(data, 3)] == [0, 1, 2, 3, 4]
+        assert [record.offset - 2**40 for record in iterate_records_of_batch(data, 3)] == [0, 1, 2, 3, 4]
 
     def test_log_append_time_set_in_place_is_read_by_clients(self) -> None:
         data = bytearray(b"xxx" + BATCH + b"yyy")
@@ -171,7 +171,7 @@ class TestChangingInPlace:
         assert theirs.validate_crc()
         assert [(record.timestamp, record.timestamp_type) for record in theirs] == [(T + 12345, LOG_APPEND_TIME)] * 5
         assert [record.timestamp for record in MemoryRecords(batch).next_batch()] == [T + 12345] * 5
-        assert [record.timestamp for record in iterate_records(batch)] == [T + 12345] * 5
+        assert [record.timestamp for record in iterate_records_of_batch(batch)] == [T + 12345] * 5
         assert data[:3] + data[-3:] == b"xxxyyy"
 
     def test_create_time_can_be_restored(self) -> None:

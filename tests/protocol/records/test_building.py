@@ -14,7 +14,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
 from minibroker.protocol.records.building import build_batch, build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
@@ -53,7 +53,7 @@ class TestBytes:
         batch, whole = end.value.value, build_batch(sent, compression=codec, **producer)
         header, expected = check_batch(batch), check_batch(whole)
         assert header._replace(batch_length=0, crc=0) == expected._replace(batch_length=0, crc=0)
-        assert list(iterate_records(batch)) == list(iterate_records(whole))
+        assert list(iterate_records_of_batch(batch)) == list(iterate_records_of_batch(whole))
         assert codec or (batch == whole and count >= len(sent))
 
     @given(
@@ -105,17 +105,17 @@ class TestReadBack:
         theirs = aiokafka_records.DefaultRecordBatch(bytearray(batch))
         assert theirs.validate_crc()
         assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == sent
-        assert list(iterate_records(batch)) == sent
+        assert list(iterate_records_of_batch(batch)) == sent
 
     def test_records_get_consecutive_offsets(self) -> None:
         batch = build_batch([Record(offset=99)] * 3, base_offset=7)
-        assert [record.offset for record in iterate_records(batch)] == [7, 8, 9]
+        assert [record.offset for record in iterate_records_of_batch(batch)] == [7, 8, 9]
 
     def test_a_batch_can_be_built_with_the_given_offsets(self) -> None:
         batch = build_batch(
             [Record(offset=10), Record(offset=12), Record(offset=99)], base_offset=10, keep_offsets=True
         )
-        assert [record.offset for record in iterate_records(batch)] == [10, 12, 99]
+        assert [record.offset for record in iterate_records_of_batch(batch)] == [10, 12, 99]
         header = check_batch(batch)
         assert (header.last_offset, header.record_count) == (99, 3)
 
@@ -143,7 +143,7 @@ class TestRecompressing:
         changed = check_batch(batch)
         expected = header._replace(attributes=target, batch_length=len(batch) - 12, crc=changed.crc)
         assert changed == expected
-        assert list(iterate_records(batch)) == SMALL
+        assert list(iterate_records_of_batch(batch)) == SMALL
 
     def test_recompressing_a_batch_keeps_its_other_attributes(self) -> None:
         batch = build_batch(SMALL, transactional=True, timestamp_type=LOG_APPEND_TIME, compression=Compression.GZIP)

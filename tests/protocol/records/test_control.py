@@ -28,7 +28,7 @@ from minibroker.protocol.records.control import (
     make_control_record,
     make_transaction_marker,
 )
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T
@@ -79,7 +79,7 @@ class TestMarkers:
 
     @pytest.mark.parametrize(("name", "kind"), [("abort", ControlType.ABORT), ("commit", ControlType.COMMIT)])
     def test_quorum_control_records_are_decoded(self, name: str, kind: ControlType) -> None:
-        (record,) = iterate_records(JAVA[name])
+        (record,) = iterate_records_of_batch(JAVA[name])
         assert check_batch(JAVA[name]).is_control
         assert decode_control_type(record.key) == kind
         assert decode_control_message(record) == EndTxnMarker(coordinator_epoch=12)
@@ -99,7 +99,7 @@ class TestQuorum:
     @pytest.mark.parametrize("name", QUORUM)
     def test_quorum_control_records_are_decoded(self, name: str) -> None:
         kind, _, message = QUORUM[name]
-        (record,) = iterate_records(JAVA[name])
+        (record,) = iterate_records_of_batch(JAVA[name])
         assert decode_control_type(record.key) == kind
         assert decode_control_message(record) == message
 

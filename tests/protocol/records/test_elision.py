@@ -17,7 +17,7 @@ from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.elision import elide_attributes, restore_attributes_in_steps
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import elide_attributes_of_payload as elide_records
 from minibroker.protocol.records.restarting import restore_attributes_of_payload
@@ -41,9 +41,9 @@ def test_a_batch_with_elided_attributes_has_the_same_records(batch: list[Record]
     assert after.attributes == before.attributes | ELIDED_BIT
     unchanged = {"batch_length": 0, "crc": 0, "attributes": 0}
     assert after._replace(**unchanged) == before._replace(**unchanged)
-    assert list(iterate_records(found)) == list(iterate_records(data))
+    assert list(iterate_records_of_batch(found)) == list(iterate_records_of_batch(data))
     restored_batch = run_all_steps(restore_attributes_in_steps(found, after))
-    assert list(iterate_records(restored_batch)) == list(iterate_records(data))
+    assert list(iterate_records_of_batch(restored_batch)) == list(iterate_records_of_batch(data))
     if codec == Compression.NONE:
         assert restored_batch == data
 

@@ -7,7 +7,7 @@ import pytest
 from minibroker.protocol.messages.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.protocol.records.internal import Decoded, UnknownRecord, decode_internal_record
+from minibroker.protocol.records.internal import DecodedMessage, UnknownRecord, decode_internal_record
 from tests.cases import for_each
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -18,11 +18,14 @@ def test_an_offset_commit_record_is_decoded_as_kafka_writes_it() -> None:
     value = b"\x00\x03" + (77).to_bytes(8) + (4).to_bytes(4) + b"\x00\x04note" + (1700).to_bytes(8)
     key = OffsetCommitKey(group="g", topic="topic", partition=3)
     committed = OffsetCommitValue(offset=77, leader_epoch=4, metadata="note", commit_timestamp=1700)
-    assert decode_internal_record(GROUPS, KEY, value) == (Decoded(key, 0), Decoded(committed, 3))
+    assert decode_internal_record(GROUPS, KEY, value) == (DecodedMessage(key, 0), DecodedMessage(committed, 3))
 
 
 def test_a_tombstone_has_no_value() -> None:
-    assert decode_internal_record(GROUPS, b"\x00\x02\x00\x01g", None) == (Decoded(GroupMetadataKey(group="g"), 0), None)
+    assert decode_internal_record(GROUPS, b"\x00\x02\x00\x01g", None) == (
+        DecodedMessage(GroupMetadataKey(group="g"), 0),
+        None,
+    )
 
 
 @pytest.mark.parametrize("version", TransactionLogValue.versions)
@@ -31,8 +34,8 @@ def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
     data = version.to_bytes(2) + value.encode(version)
     key = TransactionLogKey(transactional_id="tx")
     assert decode_internal_record(TRANSACTIONS, b"\x00\x00" + key.encode(0), data) == (
-        Decoded(key, 0),
-        Decoded(value, version),
+        DecodedMessage(key, 0),
+        DecodedMessage(value, version),
     )
 
 

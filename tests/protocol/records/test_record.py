@@ -15,7 +15,7 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import encode_zigzag
 from tests.cases import for_each
@@ -43,12 +43,12 @@ class TestRealClients:
     def test_small_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
         batch = golden(client)[f"small {codec.name.lower()}"]
         assert read_header(batch).compression == codec
-        assert list(iterate_records(batch)) == SMALL
+        assert list(iterate_records_of_batch(batch)) == SMALL
 
     @for_each("codec", CODECS[1:])
     @for_each("client", CLIENTS)
     def test_large_records_of_real_clients_are_decoded(self, client: str, codec: Compression) -> None:
-        assert list(iterate_records(golden(client)[f"large {codec.name.lower()}"])) == LARGE
+        assert list(iterate_records_of_batch(golden(client)[f"large {codec.name.lower()}"])) == LARGE
 
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("client", [aiokafka_records, kafka_python_records])
@@ -59,7 +59,7 @@ class TestRealClients:
         builder = client.DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
         for offset, timestamp, key, value, headers in sent:
             builder.append(offset, timestamp, key, value, list(headers))
-        assert list(iterate_records(bytes(builder.build()))) == sent
+        assert list(iterate_records_of_batch(bytes(builder.build()))) == sent
 
 
 class TestMeaning:
@@ -76,22 +76,22 @@ class TestMeaning:
 
     def test_log_append_time_replaces_all_timestamps(self) -> None:
         batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
-        assert {found.timestamp for found in iterate_records(batch)} == {T + 100000}
+        assert {found.timestamp for found in iterate_records_of_batch(batch)} == {T + 100000}
 
     def test_offsets_are_relative_to_the_base_offset(self) -> None:
         batch = build_batch(SMALL, base_offset=1000)
-        assert [found.offset for found in iterate_records(batch)] == [1000, 1001, 1002, 1003, 1004]
+        assert [found.offset for found in iterate_records_of_batch(batch)] == [1000, 1001, 1002, 1003, 1004]
 
     def test_header_keys_that_are_not_utf8_are_still_decoded(self) -> None:
         (found,) = parsed(record(HEAD, b"\x01", b"\x01", b"\x02", b"\x02\xff", b"\x01"), 1)
         assert found.headers == (("\ufffd", None),)
 
     def test_a_batch_emptied_by_compaction_has_no_records(self) -> None:
-        assert list(iterate_records(JAVA["small none"][:57] + bytes(4))) == []
+        assert list(iterate_records_of_batch(JAVA["small none"][:57] + bytes(4))) == []
 
     def test_a_batch_within_other_bytes_is_decoded(self) -> None:
         data = memoryview(b"x" * 7 + JAVA["small zstd"] + b"y" * 7)
-        assert list(iterate_records(data, 7)) == SMALL
+        assert list(iterate_records_of_batch(data, 7)) == SMALL
 
 
 MALFORMED = {
@@ -156,7 +156,7 @@ class TestMalformedRecords:
             data = batch[:61] + change(batch[61:])
             longer = data[:8] + (len(data) - 12).to_bytes(4, "big") + data[12:]
             try:
-                assert list(iterate_records(longer)) == SMALL
+                assert list(iterate_records_of_batch(longer)) == SMALL
             except KafkaError as refusal:
                 assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
@@ -164,5 +164,5 @@ class TestMalformedRecords:
 def test_decompression_of_records_is_bounded() -> None:
     for codec in CODECS[1:]:
         with pytest.raises(KafkaError) as refusal:
-            iterate_records(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)
+            iterate_records_of_batch(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)
         assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE

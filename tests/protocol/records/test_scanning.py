@@ -12,7 +12,15 @@ from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records import scanning
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run_of_records
+from minibroker.protocol.records.scanning import (
+    MAX_HEADERS,
+    MAX_RUN,
+    MAX_WALK,
+    MIN_RUN,
+    RecordRun,
+    RecordScan,
+    find_run_of_records,
+)
 from minibroker.protocol.records.strides import step_over_short_records
 from minibroker.protocol.records.varints import encode_zigzag, from_zigzag
 from tests.cases import for_each
@@ -38,10 +46,10 @@ def assert_same_verdict(data: bytes, count: int) -> None:
     for is_compiled in {scanning.IS_COMPILED, False}:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scanning, "IS_COMPILED", is_compiled)
-            assert_verdict(Scan(data, count), data, count, expected)
+            assert_verdict(RecordScan(data, count), data, count, expected)
 
 
-def assert_verdict(scan: Scan, data: bytes, count: int, expected: list[Record] | None) -> None:
+def assert_verdict(scan: RecordScan, data: bytes, count: int, expected: list[Record] | None) -> None:
     assert scan.scan_all_records() == (expected is not None)
     if expected is not None:
         assert (scan.index, scan.position) == (count, len(data))
@@ -129,8 +137,8 @@ def test_the_compiled_scanner_walks_every_record(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scanning, "IS_COMPILED", True)
     monkeypatch.setattr(scanning, "find_run_of_records", lambda *_: pytest.fail("a run was sought"))
     data = payload(equal_records(3000, step_ms=1))
-    assert Scan(data, 3000).scan_all_records()
-    scan = Scan(data, 3000)
+    assert RecordScan(data, 3000).scan_all_records()
+    scan = RecordScan(data, 3000)
     while scan.scan_next_records():
         pass
     assert scan.index == 3000
@@ -145,13 +153,13 @@ class TestRuns:
     def walked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """The number of records of each walk that was done."""
         walks: list[int] = []
-        walk = Scan._scan_records_until
+        walk = RecordScan._scan_records_until
 
-        def noted(scan: Scan, end_index: int, stop: int) -> bool:
+        def noted(scan: RecordScan, end_index: int, stop: int) -> bool:
             walks.append(end_index - scan.index)
             return walk(scan, end_index, stop)
 
-        monkeypatch.setattr(Scan, "_scan_records_until", noted)
+        monkeypatch.setattr(RecordScan, "_scan_records_until", noted)
         return walks
 
     @for_each(
@@ -167,24 +175,24 @@ class TestRuns:
         ],
     )
     def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
-        assert Scan(payload(sent), len(sent)).scan_all_records()
+        assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < MIN_RUN
 
     def test_the_scanner_continues_a_run_with_longer_deltas(self, walked: list[int]) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
-        assert Scan(payload(sent), len(sent)).scan_all_records()
+        assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < 3 * MIN_RUN
 
     def test_the_scanner_finds_runs_between_other_records(self, walked: list[int]) -> None:
         sent = [
             Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
         ]  # a thousand equal ones, a thousand of rising size, and so on
-        assert Scan(payload(sent), len(sent)).scan_all_records()
+        assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
 
     def test_the_scanner_rarely_searches_runs_where_there_are_none(self, walked: list[int]) -> None:
         sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
-        assert Scan(payload(sent), len(sent)).scan_all_records()
+        assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert len(walked) < 20
 
     def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
@@ -192,8 +200,8 @@ class TestRuns:
         count = 2**20 + 20
         body = [b"\0\0" + encode_zigzag(index) + b"\x01\x01\0" for index in range(count)]
         data = b"".join(bytes((2 * len(record),)) + record for record in body)
-        assert Scan(data, count).scan_all_records()
-        assert not Scan(data[:-1] + b"\x02", count).scan_all_records()
+        assert RecordScan(data, count).scan_all_records()
+        assert not RecordScan(data[:-1] + b"\x02", count).scan_all_records()
 
 
 def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
@@ -201,8 +209,8 @@ def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
     headers = encode_zigzag(2**30)
     record = b"\0\0\0\x01\x01" + headers
     data = bytes((2 * len(record),)) + record
-    assert not Scan(data + bytes(100), 1).scan_all_records()
-    assert not Scan(data, 2**31 - 1).scan_all_records()
+    assert not RecordScan(data + bytes(100), 1).scan_all_records()
+    assert not RecordScan(data, 2**31 - 1).scan_all_records()
 
 
 def test_the_compiled_walk_passes_no_record_that_ends_behind_its_stop() -> None:
@@ -216,7 +224,7 @@ def equal(count: int, size: int = 10, **fields: object) -> list[Record]:
     return [Record(timestamp=T, value=bytes(size))._replace(**fields) for _ in range(count)]
 
 
-def run_in(data: bytes, position: int, index: int, count: int) -> Run:
+def run_in(data: bytes, position: int, index: int, count: int) -> RecordRun:
     run = find_run_of_records(data, position, index, count)
     assert run is not None
     return run

@@ -26,7 +26,7 @@ from minibroker.protocol.records.streaming import (
     stream_record_slices,
     stream_records,
 )
-from minibroker.protocol.records.windows import Window
+from minibroker.protocol.records.windows import ByteWindow
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, T, payload, similar_records
@@ -69,7 +69,7 @@ def read_header_size(data: bytes) -> int:
 def test_streamed_keys_offsets_and_timestamps_equal_those_of_slices(seed: int, piece: int, large: int) -> None:
     sent = similar_records(Random(seed))
     data = payload(sent)
-    found = slice_keyed_records(Window(cut_into_pieces((data,), piece), large), len(sent))
+    found = slice_keyed_records(ByteWindow(cut_into_pieces((data,), piece), large), len(sent))
     expected = [each[2:] for each in iterate_record_slices(data, len(sent))]
     assert [each[2:] for each in found if each is not None] == expected
 
@@ -79,13 +79,13 @@ def test_a_wrong_record_count_is_rejected(count: int, tail: bytes) -> None:
     data = payload([Record(value=b"v" * 50)] * 2) + tail
     for large in (10, 1000):
         with pytest.raises(InvalidRecords):
-            list(slice_keyed_records(Window(cut_into_pieces((data,), 7), large), count))
+            list(slice_keyed_records(ByteWindow(cut_into_pieces((data,), 7), large), count))
 
 
 def test_bytes_after_the_records_are_rejected_wherever_the_pieces_end() -> None:
     data = payload([Record(value=b"v" * 50)] * 2)
     with pytest.raises(InvalidRecords):
-        list(slice_keyed_records(Window(iter((data, b"\0"))), 2))
+        list(slice_keyed_records(ByteWindow(iter((data, b"\0"))), 2))
 
 
 @settings(deadline=None)

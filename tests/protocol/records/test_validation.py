@@ -14,11 +14,11 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.payload import get_uncompressed_payload, iterate_records
+from minibroker.protocol.records.payload import get_uncompressed_payload, iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import (
     MisnumberedRecords,
-    Rules,
+    RecordRules,
     check_batch_header,
     check_plain_records,
     check_records,
@@ -38,7 +38,7 @@ def check(
     earliest_ms: int = -1,
     latest_ms: int = INT64_MAX,
 ) -> int:
-    return check_records(batch, 0, read_header(batch), Rules(keys_required, earliest_ms, latest_ms, any_offsets))
+    return check_records(batch, 0, read_header(batch), RecordRules(keys_required, earliest_ms, latest_ms, any_offsets))
 
 
 def refused(batch: bytes | bytearray, **rules: int) -> InvalidRecords:
@@ -68,7 +68,7 @@ class TestGoodBatches:
 
     def test_a_batch_anywhere_in_a_buffer_is_valid(self) -> None:
         data = memoryview(bytearray(b"xxx" + JAVA["small lz4"] + b"yyy"))
-        assert check_records(data, 3, read_header(data, 3), Rules(keys_required=False)) == T + 100000
+        assert check_records(data, 3, read_header(data, 3), RecordRules(keys_required=False)) == T + 100000
 
     def test_a_wrong_largest_timestamp_in_the_header_is_valid(self) -> None:
         """Kafka corrects it, so the true one is returned."""
@@ -232,7 +232,7 @@ class TestTimestamps:
     def test_timestamps_beyond_int64_wrap_around(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
         batch = assemble_batch(header, bytes(get_uncompressed_payload(JAVA["small none"], 0, HEADER)))
-        deltas = {record.timestamp - T for record in iterate_records(JAVA["small none"])}
+        deltas = {record.timestamp - T for record in iterate_records_of_batch(JAVA["small none"])}
         wrapped = {(INT64_MAX + delta + (1 << 63)) % (1 << 64) - (1 << 63) for delta in deltas}
         assert check(batch, earliest_ms=-INT64_MAX - 1) == max(-1, *wrapped)
         assert refused(batch, earliest_ms=0).code == ErrorCode.INVALID_TIMESTAMP
@@ -256,7 +256,7 @@ class TestALoneRecord:
     @pytest.mark.parametrize("timestamp", [T, 0, -1, -5, INT64_MAX])
     def test_the_timestamp_of_a_single_record_is_the_largest(self, timestamp: int) -> None:
         data = build_batch([Record(0, timestamp, None, b"v")])
-        assert check_plain_records(data, read_header(data), Rules(False)) == max(timestamp, -1)
+        assert check_plain_records(data, read_header(data), RecordRules(False)) == max(timestamp, -1)
 
     @given(
         st.one_of(st.none(), st.binary(max_size=70)),
@@ -277,7 +277,7 @@ class TestALoneRecord:
     ) -> None:
         random = Random(seed)
         batch = build_batch([Record(0, timestamp, key, value, headers)])
-        rules = Rules(keys_required, T - 10, T + 10, any_offsets=True)
+        rules = RecordRules(keys_required, T - 10, T + 10, any_offsets=True)
         for _ in range(8):
             header = read_header(batch)
             usual = verdict(partial(check_plain_records, batch, header, rules))

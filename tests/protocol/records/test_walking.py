@@ -13,7 +13,7 @@ from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong, find_next_sound_batch
+from minibroker.protocol.records.walking import BatchProblem, BatchWalker, FoundBatch, PassedOver, find_next_sound_batch
 
 
 def placed(offset: int, magic: int = 2, value: bytes = b"a value") -> bytes:
@@ -57,15 +57,20 @@ def test_the_walk_continues_after_damage_in_any_format(magic: int) -> None:
     data = placed(0) + b"\xff" * 100 + placed(7, magic)
     first, passed, last = walked(data)
     assert isinstance(first, FoundBatch) and isinstance(passed, PassedOver) and isinstance(last, FoundBatch)
-    assert (passed.position, passed.size_bytes, passed.wrong) == (len(placed(0)), 100, Wrong.MAGIC)
+    assert (passed.position, passed.size_bytes, passed.wrong) == (len(placed(0)), 100, BatchProblem.MAGIC)
     assert last.header.base_offset == 7
 
 
 @pytest.mark.parametrize(
     ("position", "byte", "wrong"),
-    [(16, 1, Wrong.MAGIC), (16, 9, Wrong.MAGIC), (8, 0x70, Wrong.LENGTH), (11, 3, Wrong.LENGTH)],
+    [
+        (16, 1, BatchProblem.MAGIC),
+        (16, 9, BatchProblem.MAGIC),
+        (8, 0x70, BatchProblem.LENGTH),
+        (11, 3, BatchProblem.LENGTH),
+    ],
 )
-def test_the_wrong_part_of_a_header_is_reported(position: int, byte: int, wrong: Wrong) -> None:
+def test_the_wrong_part_of_a_header_is_reported(position: int, byte: int, wrong: BatchProblem) -> None:
     data = bytearray(placed(0, value=bytes(60)))
     data[position] = byte
     (step,) = walked(bytes(data))
@@ -77,7 +82,7 @@ def test_a_message_with_a_wrong_checksum_is_skipped(magic: int) -> None:
     data = bytearray(placed(0, magic) + placed(1, magic))
     data[30] ^= 1
     passed, found = walked(bytes(data))
-    assert isinstance(passed, PassedOver) and passed.wrong is Wrong.CHECKSUM
+    assert isinstance(passed, PassedOver) and passed.wrong is BatchProblem.CHECKSUM
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
@@ -89,7 +94,7 @@ def test_a_batch_with_a_wrong_checksum_is_accepted_if_another_follows() -> None:
     assert isinstance(second, FoundBatch) and second.is_sound
     astray = bytes(data[: len(placed(0))]) + b"?" * 61 + placed(1)
     passed, found = walked(astray)
-    assert isinstance(passed, PassedOver) and passed.wrong is Wrong.CHECKSUM
+    assert isinstance(passed, PassedOver) and passed.wrong is BatchProblem.CHECKSUM
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
@@ -101,8 +106,8 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
 
 def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
     cut, zeros = walker(placed(0)[:60]).read_batch_or_damage_at(0), walker(bytes(5000)).read_batch_or_damage_at(0)
-    assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
-    assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
+    assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (BatchProblem.HEADER, 60)
+    assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (BatchProblem.ZEROS, 5000)
 
 
 def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:

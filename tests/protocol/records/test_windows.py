@@ -26,13 +26,13 @@ from minibroker.protocol.records.validation import (
     MAX_RECORD_ERRORS,
     NO_KEY_MESSAGE,
     NO_TIMESTAMP,
-    Rules,
+    RecordRules,
     check_records_in_steps,
     check_records_in_window,
     make_timestamp_message,
 )
 from minibroker.protocol.records.varints import INT64_MAX, encode_zigzag
-from minibroker.protocol.records.windows import Window
+from minibroker.protocol.records.windows import ByteWindow
 from minibroker.protocol.steps import Steps, run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import T, payload, similar_records
@@ -48,7 +48,7 @@ def verdict_of(steps: Steps[int]) -> Verdict:
         return error.code, error.message, error.record_errors
 
 
-def strict_verdict(data: bytes, header: BatchHeader, rules: Rules) -> Verdict:
+def strict_verdict(data: bytes, header: BatchHeader, rules: RecordRules) -> Verdict:
     """Return the strict reader's verdict on all records at once, with the rules for each one that it reads."""
     errors, code, largest, misnumbered = [], ErrorCode.INVALID_RECORD, NO_TIMESTAMP, None
     try:
@@ -103,10 +103,15 @@ def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int
             return
     header = header_of(max(count, 1))
     rules = random.choice(
-        (Rules(False), Rules(True), Rules(random.random() < 0.5, T, T + 50), Rules(True, INT64_MAX, INT64_MAX))
+        (
+            RecordRules(False),
+            RecordRules(True),
+            RecordRules(random.random() < 0.5, T, T + 50),
+            RecordRules(True, INT64_MAX, INT64_MAX),
+        )
     )
     rules = rules._replace(any_offsets=random.random() < 0.3)
-    window = Window(cut_into_pieces((data,), piece), large)
+    window = ByteWindow(cut_into_pieces((data,), piece), large)
     assert verdict_of(check_records_in_window(window, header, rules)) == strict_verdict(bytes(data), header, rules)
 
 
@@ -120,19 +125,19 @@ def test_mutated_compressed_batches_get_the_same_result_in_steps_as_at_once(seed
         batch[random.randrange(HEADER_BYTES, len(batch))] ^= 1 << random.randrange(8)
     header = read_header(batch)
     try:
-        expected = strict_verdict(bytes(get_uncompressed_payload(batch, 0, header)), header, Rules(True))
+        expected = strict_verdict(bytes(get_uncompressed_payload(batch, 0, header)), header, RecordRules(True))
     except KafkaError as error:
         with pytest.raises(type(error)) as refusal:
-            run_all_steps(check_records_in_steps(batch, 0, header, Rules(True)))
+            run_all_steps(check_records_in_steps(batch, 0, header, RecordRules(True)))
         assert (refusal.value.code, refusal.value.message) == (error.code, error.message)
     else:
-        assert verdict_of(check_records_in_steps(batch, 0, header, Rules(True))) == expected
+        assert verdict_of(check_records_in_steps(batch, 0, header, RecordRules(True))) == expected
 
 
 # --- how much and how long ------------------------------------------------------------------------
 
 
-class Watched(Window):
+class Watched(ByteWindow):
     """A window that knows the most it ever held."""
 
     __slots__ = ("most_bytes",)
@@ -168,7 +173,7 @@ def with_headers(count: int, key: bytes | None = b"k") -> bytes:
 @pytest.mark.parametrize("record", [with_headers(50_000), encode_record(Record(value=bytes(100_000)), 0, 0)])
 def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
     window = Watched(cut_into_pieces((record,), 1000), 500)
-    count = steps_of(check_records_in_window(window, header_of(1), Rules(False)))
+    count = steps_of(check_records_in_window(window, header_of(1), RecordRules(False)))
     assert window.most_bytes < 3 * 1000
     assert count >= 100
 
@@ -180,16 +185,18 @@ def test_a_large_record_may_have_headers_of_any_size(sizes: tuple[int, int]) -> 
     record = encode_record(Record(timestamp=T, value=bytes(10_000), headers=headers), 0, 0)
     header = header_of(1)
     for pieces in (1000, 100_000):
-        window = Window(cut_into_pieces((record,), pieces), 500)
-        assert verdict_of(check_records_in_window(window, header, Rules(False))) == strict_verdict(
-            record, header, Rules(False)
+        window = ByteWindow(cut_into_pieces((record,), pieces), 500)
+        assert verdict_of(check_records_in_window(window, header, RecordRules(False))) == strict_verdict(
+            record, header, RecordRules(False)
         )
 
 
 def test_records_with_many_headers_each_take_many_steps() -> None:
     record = with_headers(5000)
     records = b"".join(record[:5] + bytes((2 * index,)) + record[6:] for index in range(60))  # the offset's delta
-    steps = steps_of(check_records_in_window(Window(cut_into_pieces((records,), 1 << 18)), header_of(60), Rules(True)))
+    steps = steps_of(
+        check_records_in_window(ByteWindow(cut_into_pieces((records,), 1 << 18)), header_of(60), RecordRules(True))
+    )
     assert steps >= len(records) // WALK_BYTES
 
 
@@ -197,21 +204,21 @@ def test_a_million_rejected_records_are_counted_but_not_listed() -> None:
     sent = [Record(timestamp=T)] * 20_000
     batch = build_batch(sent, compression=Compression.ZSTD)
     with pytest.raises(InvalidRecords) as refusal:
-        run_all_steps(check_records_in_steps(batch, 0, read_header(batch), Rules(True)))
+        run_all_steps(check_records_in_steps(batch, 0, read_header(batch), RecordRules(True)))
     assert "due to 20000 record errors" in str(refusal.value)
     assert [index for index, _ in refusal.value.record_errors] == list(range(MAX_RECORD_ERRORS))
-    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(True))) >= 20_000 // 512
+    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), RecordRules(True))) >= 20_000 // 512
 
 
 @pytest.mark.parametrize("size_bytes", [20_000_000, 120_000_000])
 def test_a_decompression_bomb_is_never_held_in_memory(size_bytes: int) -> None:
     bomb = compress(Compression.ZSTD, encode_record(Record(value=bytes(size_bytes)), 0, 0))
     batch = assemble_batch(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
-    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(False))) >= size_bytes >> 17
+    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), RecordRules(False))) >= size_bytes >> 17
 
 
 def test_validation_stops_soon_after_an_invalid_record() -> None:
     bomb = compress(Compression.ZSTD, bytes(400 << 20))
     batch = assemble_batch(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
-    steps = check_records_in_steps(batch, 0, read_header(batch), Rules(False))
+    steps = check_records_in_steps(batch, 0, read_header(batch), RecordRules(False))
     assert steps_of(steps) <= MAX_UNCOMPRESSED_BYTES // STEP_BYTES + 10

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from minibroker.registry.api.registry_application import BODY_BYTES_MAX
-from minibroker.registry.formats.comparing_budget import Budget
+from minibroker.registry.formats.comparing_budget import ComparingBudget
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.schema_formats import CACHED_CHARACTERS, SchemaFormats
 from minibroker.registry.state.schema_state import SchemaState
@@ -400,7 +400,7 @@ def test_many_names_for_a_large_schema_are_rejected(registry: Asking) -> None:
 async def test_schemas_are_compared_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
 
-    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
         threads.append(threading.current_thread())
         return []
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from minibroker.registry.formats.comparing_budget import Budget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
 from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parse_json
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.schema_formats import SchemaFormats
@@ -51,7 +51,7 @@ def test_too_many_changes_are_counted_in_the_response(registry: Asking) -> None:
 def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
         begun.set()
         with contextlib.suppress(TooMuch):
             while True:
@@ -75,9 +75,9 @@ def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeyp
 
 
 async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    budgets: list[Budget] = []
+    budgets: list[ComparingBudget] = []
 
-    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
         budgets.append(budget)
         while len(budgets) == 1:
             budget.spend_steps(0)

@@ -13,7 +13,7 @@ from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.comparing_budget import (
     CHANGES,
     CHARACTERS,
-    Budget,
+    ComparingBudget,
     TooMuch,
     describe_changes,
 )
@@ -52,7 +52,7 @@ def protobuf_doubling(leaf: str) -> Any:
     ("of", "module"), [(avro_doubling, avro), (json_doubling, json_schema)], ids=["Avro", "JSON Schema"]
 )
 def test_a_schema_with_exponential_repetition_is_compared_once(of: Callable[[str], Any], module: Any) -> None:
-    budget = Budget()
+    budget = ComparingBudget()
     named = module.list_incompatibilities(of("string"), of("boolean"), budget)
     assert 100 < len(named) <= CHANGES + 1 and named[-1] == "and more than 999,999,000 more"
     assert budget.taken < 100 * CHANGES
@@ -60,7 +60,9 @@ def test_a_schema_with_exponential_repetition_is_compared_once(of: Callable[[str
 
 def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
     with pytest.raises(TooMuch, match="more than 50,000 steps"):
-        protobuf.list_incompatibilities(protobuf_doubling("string"), protobuf_doubling("int32"), Budget(50_000))
+        protobuf.list_incompatibilities(
+            protobuf_doubling("string"), protobuf_doubling("int32"), ComparingBudget(50_000)
+        )
 
 
 def test_the_number_of_changes_that_are_not_listed_is_reported() -> None:
@@ -83,7 +85,7 @@ def union_of(count: int, kind: str) -> Any:
 
 
 def test_unions_of_many_records_are_compared_by_name() -> None:
-    budget = Budget()
+    budget = ComparingBudget()
     assert avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
     assert len(avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
     assert budget.taken < 50_000
@@ -100,7 +102,7 @@ def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
 
 
 def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
-    budget = Budget()
+    budget = ComparingBudget()
     budget.stop_at_next_step()
     with pytest.raises(TooMuch, match="Nobody waits"):
         avro.list_incompatibilities(union_of(3, "int"), union_of(3, "int"), budget)

@@ -23,8 +23,8 @@ from minibroker.registry.formats.format_decoding import (
     KEY_HEADER,
     MANY_VALUES,
     VALUE_HEADER,
-    Framed,
-    decode,
+    FramedData,
+    decode_framed_data,
     read_schema_id,
 )
 from minibroker.registry.formats.protobuf import protobuf_decoding
@@ -41,12 +41,12 @@ GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
 def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
-    assert read_schema_id(b"\0\0\0\1\2data") == Framed(258, b"data")
-    assert read_schema_id(b"\1" + GUID.bytes + b"data") == Framed(GUID, b"data")
+    assert read_schema_id(b"\0\0\0\1\2data") == FramedData(258, b"data")
+    assert read_schema_id(b"\1" + GUID.bytes + b"data") == FramedData(GUID, b"data")
     headers = [("other", None), (VALUE_HEADER, b"\1" + GUID.bytes), (KEY_HEADER, b"\0\0\0\0\7")]
-    assert read_schema_id(b"data", headers) == Framed(GUID, b"data", b"")
-    assert read_schema_id(b"data", headers, key=True) == Framed(7, b"data", b"")
-    assert read_schema_id(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == Framed(5, b"data")
+    assert read_schema_id(b"data", headers) == FramedData(GUID, b"data", b"")
+    assert read_schema_id(b"data", headers, key=True) == FramedData(7, b"data", b"")
+    assert read_schema_id(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == FramedData(5, b"data")
 
 
 @for_each("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
@@ -56,10 +56,10 @@ def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
 
 def test_json_data_is_decoded() -> None:
     schema = json_schema.parse('{"type":"object"}', {})
-    assert decode("JSON", schema, Framed(1, '{"a":[1,2.5,"é"]}'.encode())) == {"a": [1, 2.5, "é"]}
+    assert decode_framed_data("JSON", schema, FramedData(1, '{"a":[1,2.5,"é"]}'.encode())) == {"a": [1, 2.5, "é"]}
     for data in (b"", b"{", b"\xff", b"[" * 100_000):
         with pytest.raises(InvalidData):
-            decode("JSON", schema, Framed(1, data))
+            decode_framed_data("JSON", schema, FramedData(1, data))
 
 
 PROTO = """syntax = "proto3"; package p;
@@ -94,18 +94,22 @@ def test_protobuf_data_is_decoded_by_its_indexes() -> None:
     }
     value = fields | {"raw": b"\0\xff"}
     data = written(schema, (1,), fields)
-    assert decode("PROTOBUF", schema, Framed(1, encode_message_indexes([1]) + data)) == value
-    assert decode("PROTOBUF", schema, Framed(1, data, encode_message_indexes([1]))) == value
-    assert decode("PROTOBUF", schema, Framed(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
+    assert decode_framed_data("PROTOBUF", schema, FramedData(1, encode_message_indexes([1]) + data)) == value
+    assert decode_framed_data("PROTOBUF", schema, FramedData(1, data, encode_message_indexes([1]))) == value
+    assert decode_framed_data("PROTOBUF", schema, FramedData(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
     inner = written(schema, (1, 1), {"name": "x"})
-    assert decode("PROTOBUF", schema, Framed(1, encode_message_indexes([1, 1]) + inner)) == {"name": "x"}
+    assert decode_framed_data("PROTOBUF", schema, FramedData(1, encode_message_indexes([1, 1]) + inner)) == {
+        "name": "x"
+    }
     described = protobuf.parse(schema.get_text_in_format("serialized"), {})  # where the entries of a map are a message
-    assert decode("PROTOBUF", described, Framed(1, encode_message_indexes([1, 2]) + inner)) == {"name": "x"}
+    assert decode_framed_data("PROTOBUF", described, FramedData(1, encode_message_indexes([1, 2]) + inner)) == {
+        "name": "x"
+    }
 
 
 def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
     schema = protobuf.parse('syntax = "proto3"; message A { E e = 1; string s = 2; A a = 3; enum E { Z = 0; } }', {})
-    assert decode("PROTOBUF", schema, Framed(1, b"\0\x08\x07")) == {"e": 7, "s": ""}
+    assert decode_framed_data("PROTOBUF", schema, FramedData(1, b"\0\x08\x07")) == {"e": 7, "s": ""}
 
 
 @for_each(
@@ -114,7 +118,7 @@ def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
 )
 def test_corrupt_protobuf_data_is_rejected(data: bytes) -> None:
     with pytest.raises(InvalidData):
-        decode("PROTOBUF", protobuf.parse(PROTO, {}), Framed(1, data))
+        decode_framed_data("PROTOBUF", protobuf.parse(PROTO, {}), FramedData(1, data))
 
 
 @given(some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=20))
@@ -173,7 +177,7 @@ def test_avro_data_is_decoded_as_by_fastavro(record: dict[str, Any], inner: dict
     fastavro.schemaless_writer(out, fastavro.parse_schema(dict(AVRO)), record)
     read = fastavro.schemaless_reader(io.BytesIO(out.getvalue()), fastavro.parse_schema(dict(AVRO)), None)
     schema = avro.parse(json.dumps(AVRO), {})
-    assert decode("AVRO", schema, Framed(1, out.getvalue())) == read == record
+    assert decode_framed_data("AVRO", schema, FramedData(1, out.getvalue())) == read == record
 
 
 def test_a_logical_value_out_of_pythons_range_stays_a_number() -> None:
@@ -201,12 +205,12 @@ def test_a_logical_value_out_of_pythons_range_stays_a_number() -> None:
 )
 def test_corrupt_avro_data_is_rejected(schema: str, data: bytes) -> None:
     with pytest.raises(InvalidData):
-        decode("AVRO", avro.parse(schema, {}), Framed(1, data))
+        decode_framed_data("AVRO", avro.parse(schema, {}), FramedData(1, data))
 
 
 def test_an_unknown_format_is_rejected() -> None:
     with pytest.raises(InvalidData):
-        decode("THRIFT", json_schema.parse("{}", {}), Framed(1, b""))
+        decode_framed_data("THRIFT", json_schema.parse("{}", {}), FramedData(1, b""))
 
 
 # --- what a few bytes may stand for -------------------------------------------------------------
@@ -233,32 +237,32 @@ def test_records_of_zero_bytes_are_counted_as_they_are_created() -> None:
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number}"}]
         kind = {"type": "record", "name": f"R{number + 1}", "fields": fields}
     with pytest.raises(InvalidData, match=TOO_MANY):
-        decode("AVRO", avro.parse(json.dumps(kind), {}), Framed(1, b""))
+        decode_framed_data("AVRO", avro.parse(json.dumps(kind), {}), FramedData(1, b""))
     wide = {"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": "null"} for n in range(1000)]}
     array = avro.parse(json.dumps({"type": "array", "items": wide}), {})
-    assert len(decode("AVRO", array, Framed(1, zigzag(100) + b"\0"))) == 100
+    assert len(decode_framed_data("AVRO", array, FramedData(1, zigzag(100) + b"\0"))) == 100
     with pytest.raises(InvalidData, match=TOO_MANY):
-        decode("AVRO", array, Framed(1, zigzag(200) + b"\0"))
+        decode_framed_data("AVRO", array, FramedData(1, zigzag(200) + b"\0"))
 
 
 def test_a_number_that_is_slow_to_format_stays_bytes() -> None:
     schema = avro.parse('{"type":"bytes","logicalType":"decimal","precision":1000000}', {})
     for length, kind in ((1024, Decimal), (1025, bytes), (400_000, bytes)):
-        assert isinstance(decode("AVRO", schema, Framed(1, zigzag(length) + b"\x7f" * length)), kind)
+        assert isinstance(decode_framed_data("AVRO", schema, FramedData(1, zigzag(length) + b"\x7f" * length)), kind)
 
 
 def test_json_values_are_counted_before_they_are_created() -> None:
     schema = json_schema.parse("{}", {})
     for data in (b"[" + b"[]," * MAXIMUM_VALUES + b"0]", b"[" + b"0," * MAXIMUM_VALUES + b"0]"):
         with pytest.raises(InvalidData, match=TOO_MANY):
-            decode("JSON", schema, Framed(1, data))
+            decode_framed_data("JSON", schema, FramedData(1, data))
     many = b"[" + b"[]," * (MANY_VALUES + 1) + b"0]"
     for encoded in (many, many.decode().encode("utf-16"), b"\xef\xbb\xbf" + many):
-        assert decode("JSON", schema, Framed(1, encoded)) == [[]] * (MANY_VALUES + 1) + [0]
+        assert decode_framed_data("JSON", schema, FramedData(1, encoded)) == [[]] * (MANY_VALUES + 1) + [0]
     with pytest.raises(InvalidData, match="no JSON"):
-        decode("JSON", schema, Framed(1, many[:-1]))
+        decode_framed_data("JSON", schema, FramedData(1, many[:-1]))
     text = ',[{\\"' * MAXIMUM_VALUES
-    assert decode("JSON", schema, Framed(1, f'["{text}", 1]'.encode())) == [text.replace("\\", ""), 1]
+    assert decode_framed_data("JSON", schema, FramedData(1, f'["{text}", 1]'.encode())) == [text.replace("\\", ""), 1]
 
 
 WIDE = 'syntax = "proto3"; message A { repeated A a = 1; repeated bool packed = 2; repeated double reals = 3; '
@@ -286,7 +290,7 @@ def length(count: int) -> bytes:
 )
 def test_too_many_protobuf_values_are_rejected(text: str, data: bytes) -> None:
     with pytest.raises(InvalidData, match=TOO_MANY):
-        decode("PROTOBUF", protobuf.parse(text, {}), Framed(1, b"\0" + data))
+        decode_framed_data("PROTOBUF", protobuf.parse(text, {}), FramedData(1, b"\0" + data))
 
 
 def test_large_protobuf_data_with_few_values_is_decoded() -> None:
@@ -295,7 +299,7 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
     schema = protobuf.parse(text, {})
     data = b"\x0a" + length(8 << 17) + bytes(8 << 17) + b"\x12" + length(1 << 20) + b"\x0a" * (1 << 20)
     check_number_of_values(find_message(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
-    assert len(decode("PROTOBUF", schema, Framed(1, b"\0" + data))["d"]) == 1 << 17
+    assert len(decode_framed_data("PROTOBUF", schema, FramedData(1, b"\0" + data))["d"]) == 1 << 17
 
 
 @for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
@@ -311,4 +315,4 @@ def test_large_protobuf_data_is_counted_before_the_library_decodes_it(monkeypatc
     many = 2_000_000  # which is more than what the library may have without being asked first
     for data in (b"\x0a\0" * many, b"\x12" + length(many) + b"\1" * many):
         with pytest.raises(InvalidData, match=TOO_MANY):
-            decode("PROTOBUF", protobuf.parse(WIDE, {}), Framed(1, b"\0" + data))
+            decode_framed_data("PROTOBUF", protobuf.parse(WIDE, {}), FramedData(1, b"\0" + data))

@@ -7,31 +7,31 @@ import threading
 import pytest
 
 from minibroker.patterns.program import Pattern
-from minibroker.registry.formats.comparing_budget import Budget, TooMuch
-from minibroker.registry.formats.searching import Finder
+from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
+from minibroker.registry.formats.searching import PatternFinder
 
 PATTERN, NAME = "(a|b|ab)*c", "ab" * 50
 
 
 def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
-    finder = Finder(Budget())
+    finder = PatternFinder(ComparingBudget())
     assert finder.matches_part_of_name("^a.c$", "aéc") and finder.matches_part_of_name("b", "abc")
     assert not finder.matches_part_of_name("^b", "abc") and not finder.matches_part_of_name("(?=a)", "a")
 
 
 def test_too_long_searches_are_rejected() -> None:
-    finder = Finder(Budget())
+    finder = PatternFinder(ComparingBudget())
     with pytest.raises(TooMuch, match="steps"):
         for number in range(1 << 16):  # every name leads to other states
             finder.matches_part_of_name("(a|b)*a(a|b){20}c", f"{number:016b}".replace("0", "a").replace("1", "b"))
 
 
 def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, other_budget, among_others = Budget(), Budget(), Budget()
-    assert not Finder(alone).matches_part_of_name(PATTERN, NAME)
+    alone, other_budget, among_others = ComparingBudget(), ComparingBudget(), ComparingBudget()
+    assert not PatternFinder(alone).matches_part_of_name(PATTERN, NAME)
     step, others = (
         Pattern._advance_over_character,
-        [threading.Thread(target=lambda: Finder(other_budget).matches_part_of_name(PATTERN, f"b{NAME}"))],
+        [threading.Thread(target=lambda: PatternFinder(other_budget).matches_part_of_name(PATTERN, f"b{NAME}"))],
     )
 
     def step_among_others(pattern: Pattern, *where: object) -> frozenset[int]:
@@ -42,5 +42,5 @@ def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch
         return step(pattern, *where)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Pattern, "_advance_over_character", step_among_others)
-    assert not Finder(among_others).matches_part_of_name(PATTERN, NAME)
+    assert not PatternFinder(among_others).matches_part_of_name(PATTERN, NAME)
     assert among_others.taken == alone.taken != other_budget.taken > 0

@@ -11,23 +11,23 @@ from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.cleaning import Cleaning, Throttle
+from minibroker.storage.compaction.cleaning import CleaningThrottle, LogCleaning
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
-from minibroker.storage.compaction.rewriting import Limits
+from minibroker.storage.compaction.rewriting import CleaningLimits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.support import NOW_MS, append, read_batches
 
 COMPACT = frozenset({"compact"})
 SETTINGS = LogSettings(segment_bytes=420, index_interval_bytes=100, cleanup_policy=COMPACT, file_delete_delay_ms=0)
-LIMITS = Limits(keys_bytes=1 << 20, load_factor=0.9, buffer_bytes=4096)
+LIMITS = CleaningLimits(keys_bytes=1 << 20, load_factor=0.9, buffer_bytes=4096)
 
 Pair = tuple[str | None, str | None]
 
 
-def unthrottled() -> Throttle:
+def unthrottled() -> CleaningThrottle:
     """A throttle that never lets anybody wait."""
-    return Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
+    return CleaningThrottle(float("inf"), lambda: 0.0, lambda seconds: None)
 
 
 def pairs(*given: Pair, timestamp: int = NOW_MS, **options: int | bool) -> bytearray:
@@ -50,12 +50,14 @@ def fill(log: Log, batches: Iterable[bytearray]) -> None:
         log.roll_segment_if_used()
 
 
-def begin(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS, throttle: Throttle | None = None) -> Cleaning:
+def begin(
+    log: Log, now_ms: int = NOW_MS, limits: CleaningLimits = LIMITS, throttle: CleaningThrottle | None = None
+) -> LogCleaning:
     """A cleaning of all that may be cleaned, of which nothing is done yet."""
-    return Cleaning(log, measure_dirtiness(log, now_ms), limits, throttle or unthrottled(), now_ms)
+    return LogCleaning(log, measure_dirtiness(log, now_ms), limits, throttle or unthrottled(), now_ms)
 
 
-def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS) -> Cleaning:
+def clean(log: Log, now_ms: int = NOW_MS, limits: CleaningLimits = LIMITS) -> LogCleaning:
     """A cleaning from end to end, in one thread."""
     cleaning = begin(log, now_ms, limits)
     while cleaning.clean_next_segment():

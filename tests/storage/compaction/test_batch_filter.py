@@ -11,10 +11,10 @@ from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction import batch_filter
-from minibroker.storage.compaction.batch_filter import BatchFilter, LastRecord, Retention
+from minibroker.storage.compaction.batch_filter import BatchFilter, DeleteRetention, LastRecord
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
@@ -52,7 +52,7 @@ def filter_with(
         keys.put_key(key.encode(), offset)
     keys.latest_offset = known_to
     transactions = CleanedTransactions(aborted, 0)
-    return BatchFilter(keys, transactions, last or {}, end_offset, Retention(now_ms, RETENTION_MS))
+    return BatchFilter(keys, transactions, last or {}, end_offset, DeleteRetention(now_ms, RETENTION_MS))
 
 
 def filtered(to_clean: BatchFilter, batch: bytearray) -> bytes | None:
@@ -67,7 +67,7 @@ def filtered(to_clean: BatchFilter, batch: bytearray) -> bytes | None:
 
 
 def kept_records(data: bytes | None) -> list[Record]:
-    return [] if data is None else list(iterate_records(data))
+    return [] if data is None else list(iterate_records_of_batch(data))
 
 
 def identity(header: BatchHeader) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def test_records_superseded_by_later_ones_of_their_key_are_removed(compression: 
         **{"base_offset": 100, "compression": compression, "leader_epoch": 5, **PRODUCER},
     )
     data = filtered(filter_with({"a": 102, "b": 500, "c": 103}), batch)
-    assert kept_records(data) == [record for record in iterate_records(batch) if record.offset in (102, 103)]
+    assert kept_records(data) == [record for record in iterate_records_of_batch(batch) if record.offset in (102, 103)]
     assert data is not None
     assert identity(check_batch(data)) == identity(check_batch(batch))
 
@@ -153,7 +153,7 @@ def test_a_tombstone_gets_a_delete_horizon_and_all_records_keep_their_timestamps
     assert data is not None
     header = check_batch(data)
     assert header.delete_horizon_ms == header.base_timestamp == HORIZON_MS
-    assert kept_records(data) == list(iterate_records(batch))[1:]
+    assert kept_records(data) == list(iterate_records_of_batch(batch))[1:]
     assert header.max_timestamp == NOW_MS + 2
     assert identity(header) == identity(check_batch(batch))
 
@@ -165,7 +165,7 @@ def test_an_existing_delete_horizon_is_kept() -> None:
     second = filtered(filter_with({"a": 50}, now_ms=NOW_MS + 500), bytearray(first))
     assert second is not None
     assert check_batch(second).delete_horizon_ms == HORIZON_MS
-    assert [(record.key, record.timestamp) for record in iterate_records(second)] == [(b"b", NOW_MS + 1)]
+    assert [(record.key, record.timestamp) for record in iterate_records_of_batch(second)] == [(b"b", NOW_MS + 1)]
 
 
 @pytest.mark.parametrize(("now_ms", "stays"), [(HORIZON_MS - 1, True), (HORIZON_MS, False)])
@@ -235,7 +235,7 @@ def test_a_marker_gets_its_delete_horizon_once_its_transaction_is_removed() -> N
     waiting = filtered(filter_with({}), marker(1, committed=True))
     assert waiting is not None
     assert check_batch(waiting).delete_horizon_ms == HORIZON_MS
-    assert kept_records(waiting) == list(iterate_records(marker(1, committed=True)))
+    assert kept_records(waiting) == list(iterate_records_of_batch(marker(1, committed=True)))
     assert filtered(filter_with({}, now_ms=HORIZON_MS - 1), bytearray(waiting)) == waiting
     assert filtered(filter_with({}, now_ms=HORIZON_MS), bytearray(waiting)) is None
 
@@ -279,6 +279,6 @@ def test_records_are_kept_or_removed_as_a_whole(
     data = filtered(filter_with(latest, known_to=known_to), batch)
     assert kept_records(data) == [
         record
-        for record in iterate_records(batch)
+        for record in iterate_records_of_batch(batch)
         if record.offset > known_to or (record.key is not None and latest.get(record.key.decode(), -1) <= record.offset)
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
+from minibroker.storage.compaction.batch_reading import StoredBatch, UncleanableLog, iterate_stored_batches
 from minibroker.storage.files import Disk, File
 from tests.cases import for_each
 from tests.storage.support import batch
@@ -52,7 +52,7 @@ def test_a_flipped_bit_is_reported_with_file_position_and_offset(tmp_path: Path,
     data = bytearray(b"".join(made))
     data[position + byte] ^= 0x40
     file = written(tmp_path, bytes(data))
-    with pytest.raises(Uncleanable) as raised:
+    with pytest.raises(UncleanableLog) as raised:
         read(file)
     assert str(raised.value).startswith(
         f"{file.path}: the batch at position {position}, offset {offset}, cannot be read"
@@ -63,27 +63,27 @@ def test_a_flipped_bit_is_reported_with_file_position_and_offset(tmp_path: Path,
 @pytest.mark.parametrize("cut", [1, 30, 70])
 def test_a_truncated_file_is_reported(tmp_path: Path, cut: int) -> None:
     data = b"".join(batches())
-    with pytest.raises(Uncleanable):
+    with pytest.raises(UncleanableLog):
         read(written(tmp_path, data[:-cut]))
 
 
 def test_decreasing_offsets_are_reported(tmp_path: Path) -> None:
     data = bytes(batch(2, base_offset=12)) + bytes(batch(2, base_offset=13))
-    with pytest.raises(Uncleanable, match="has the offset 13"):
+    with pytest.raises(UncleanableLog, match="has the offset 13"):
         read(written(tmp_path, data))
-    with pytest.raises(Uncleanable):
+    with pytest.raises(UncleanableLog):
         read(written(tmp_path, bytes(batch(2, base_offset=9))))
 
 
 def test_a_batch_with_an_excessive_size_allocates_no_memory(tmp_path: Path) -> None:
     data = bytearray(batch(2, base_offset=10))
     data[8:12] = (0x7FFFFFF0).to_bytes(4, "big")
-    with pytest.raises(Uncleanable):
+    with pytest.raises(UncleanableLog):
         read(written(tmp_path, bytes(data)))
 
 
 def test_an_older_message_format_is_reported(tmp_path: Path) -> None:
     data = bytearray(batch(2, base_offset=10))
     data[16] = 1
-    with pytest.raises(Uncleanable):
+    with pytest.raises(UncleanableLog):
         read(written(tmp_path, bytes(data)))

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import ControlType, decode_control_type, make_transaction_marker
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, pairs
 from tests.storage.support import NOW_MS, append, open_at, read_batches
@@ -40,13 +40,13 @@ def committed(log: Log, start: int) -> list[tuple[int, str, str]]:
         while waiting and waiting[0].first_offset <= header.last_offset:
             aborted.add(waiting.pop(0).producer_id)
         if header.is_control:
-            ends = (decode_control_type(record.key) for record in iterate_records(data))
+            ends = (decode_control_type(record.key) for record in iterate_records_of_batch(data))
             if ControlType.ABORT in ends:
                 aborted.discard(header.producer_id)
         elif header.producer_id not in aborted or not header.is_transactional:
             found += [
                 (each.offset, (each.key or b"").decode(), (each.value or b"").decode())
-                for each in iterate_records(data)
+                for each in iterate_records_of_batch(data)
             ]
     return [each for each in found if each[0] >= start]
 

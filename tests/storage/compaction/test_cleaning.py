@@ -12,8 +12,8 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
-from minibroker.storage.compaction.rewriting import Limits
+from minibroker.storage.compaction.cleaning import CleaningAborted, LogCleaning
+from minibroker.storage.compaction.rewriting import CleaningLimits
 from minibroker.storage.log import Log
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_aborted_transactions
 from tests.storage.compaction.support import (
@@ -120,13 +120,13 @@ def test_a_cleaned_log_is_unchanged_by_a_restart(tmp_path: Path) -> None:
 def test_keys_that_exceed_the_offset_map_wait_for_the_next_cleaning(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(("a", "1"), ("b", "1"), ("c", "1")), pairs(("a", "2"), ("b", "2"), ("c", "2"))])
-    cleaning = clean(log, limits=Limits(72, 0.7, 4096))
+    cleaning = clean(log, limits=CleaningLimits(72, 0.7, 4096))
     assert cleaning.rewriter is not None
     assert cleaning.rewriter.keys.capacity == 2
     assert log.clean_offset == 2
     assert contents(log)[0] == (0, "a", "1")
     while log.clean_offset < 6:
-        clean(log, limits=Limits(72, 0.7, 4096))
+        clean(log, limits=CleaningLimits(72, 0.7, 4096))
     assert contents(log) == [(3, "a", "2"), (4, "b", "2"), (5, "c", "2")]
 
 
@@ -157,14 +157,14 @@ def test_a_read_of_a_replaced_segment_completes(tmp_path: Path) -> None:
 # --- what makes a cleaning void ---------------------------------------------------------------------------------------
 
 
-def step(cleaning: Cleaning, after_work: bool) -> None:
+def step(cleaning: LogCleaning, after_work: bool) -> None:
     """Bring a cleaning to where it has written something, or has swapped something in."""
     assert cleaning.clean_next_segment()
     if not after_work:
         cleaning.replace_cleaned_segments()
 
 
-def finish(cleaning: Cleaning, after_work: bool) -> None:
+def finish(cleaning: LogCleaning, after_work: bool) -> None:
     if after_work:
         cleaning.replace_cleaned_segments()
     while cleaning.clean_next_segment():

@@ -10,8 +10,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.cleaning import CleaningAborted, Throttle
+from minibroker.storage.compaction.batch_reading import UncleanableLog
+from minibroker.storage.compaction.cleaning import CleaningAborted, CleaningThrottle
 from tests.storage.compaction.support import (
     SETTINGS,
     begin,
@@ -39,7 +39,7 @@ def test_a_corrupt_log_is_not_changed_by_a_cleaning(tmp_path: Path, segment: int
     data[70] ^= 1
     path.write_bytes(data)
     before = files_in(tmp_path)
-    with pytest.raises(Uncleanable, match=f"{path}: the batch at position 0, offset {2 * segment}, cannot be read"):
+    with pytest.raises(UncleanableLog, match=f"{path}: the batch at position 0, offset {2 * segment}, cannot be read"):
         clean(log)
     assert files_in(tmp_path) == before
 
@@ -50,7 +50,7 @@ def test_unreadable_records_are_reported(tmp_path: Path) -> None:
     data[61] ^= 0xFF
     set_checksum(data, 0, len(data))
     fill(log, [pairs(("a", "0")), data])
-    with pytest.raises(Uncleanable, match="position 0, offset 1, cannot be read"):
+    with pytest.raises(UncleanableLog, match="position 0, offset 1, cannot be read"):
         clean(log)
 
 
@@ -59,7 +59,7 @@ def test_a_log_with_a_record_above_its_limit_is_not_changed(tmp_path: Path) -> N
     append(log, build_batch([Record(key=b"k", value=bytes(2000))], compression=1))
     append(log, build_batch([Record(key=b"k", value=b"v")], compression=1))
     log.roll_segment_if_used()
-    with pytest.raises(Uncleanable, match="max.decompressed.message.bytes is 1000"):
+    with pytest.raises(UncleanableLog, match="max.decompressed.message.bytes is 1000"):
         clean(log)
     log.update_settings(SETTINGS)
     clean(log)
@@ -69,7 +69,7 @@ def test_a_log_with_a_record_above_its_limit_is_not_changed(tmp_path: Path) -> N
 def test_an_unreadable_transaction_index_is_reported(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     (tmp_path / f"{2:020d}.txnindex").write_bytes(b"short")
-    with pytest.raises(Uncleanable, match=r"00000000000000000002\.txnindex cannot be read"):
+    with pytest.raises(UncleanableLog, match=r"00000000000000000002\.txnindex cannot be read"):
         clean(log)
 
 
@@ -175,7 +175,7 @@ def test_a_cleaning_is_throttled_and_can_be_cancelled(tmp_path: Path) -> None:
             cleaning.cancel()
 
     read_bytes = sum(segment.size_bytes for segment in log.segments)
-    cleaning = begin(log, throttle=Throttle(read_bytes / 10, lambda: now_ms, wait))
+    cleaning = begin(log, throttle=CleaningThrottle(read_bytes / 10, lambda: now_ms, wait))
     with pytest.raises(CleaningAborted):
         while cleaning.clean_next_segment():
             cleaning.replace_cleaned_segments()

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
-from minibroker.storage.compaction.rewriting import Limits
+from minibroker.storage.compaction.rewriting import CleaningLimits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.producers.producer_snapshots import replay_batches
@@ -39,7 +39,9 @@ class ModelBatch:
 
     def __init__(self, data: bytearray, base_offset: int) -> None:
         self.base_offset = base_offset
-        self.records = [record._replace(offset=base_offset + record.offset) for record in iterate_records(data)]
+        self.records = [
+            record._replace(offset=base_offset + record.offset) for record in iterate_records_of_batch(data)
+        ]
         self.header = check_batch(data)
         self.horizon_ms: int | None = None
 
@@ -121,7 +123,7 @@ class CleaningMachine(RuleBasedStateMachine):
         assert dirt.first_dirty_offset == max(self.clean_offset, self.log.log_start_offset)
         self._check_end(dirt.end_offset)
         bases = [segment.base_offset for segment in self.log.segments]
-        cleaning = clean(self.log, now_ms, Limits(keys_bytes, 0.7, buffer_bytes))
+        cleaning = clean(self.log, now_ms, CleaningLimits(keys_bytes, 0.7, buffer_bytes))
         assert cleaning.rewriter is not None
         keys, latest = self._keys(dirt.first_dirty_offset, dirt.end_offset, cleaning.rewriter.keys.capacity)
         cleaned_to = max((end for base, end in zip(bases, bases[1:], strict=False) if base <= latest), default=0)

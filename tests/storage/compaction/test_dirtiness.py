@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.dirtiness import Dirtiness, is_cleaning_due, measure_dirtiness
+from minibroker.storage.compaction.dirtiness import LogDirtiness, is_cleaning_due, measure_dirtiness
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, fill, pairs
 from tests.storage.support import NOW_MS, append, open_at
@@ -27,15 +27,15 @@ def log_of(directory: Path, batches: int = 4, **settings: float) -> Log:
     return log
 
 
-def dirt(clean_bytes: int, cleanable_bytes: int, *, is_overdue: bool = False) -> Dirtiness:
-    return Dirtiness(0, 0, clean_bytes, cleanable_bytes, is_overdue)
+def dirt(clean_bytes: int, cleanable_bytes: int, *, is_overdue: bool = False) -> LogDirtiness:
+    return LogDirtiness(0, 0, clean_bytes, cleanable_bytes, is_overdue)
 
 
 def test_all_segments_but_the_active_one_are_cleanable(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     append(log, pairs(("k", "active")))
     size = sum(segment.size_bytes for segment in log.segments[:-1])
-    assert measure_dirtiness(log, NOW_MS) == Dirtiness(0, 40, 0, size, False)
+    assert measure_dirtiness(log, NOW_MS) == LogDirtiness(0, 40, 0, size, False)
 
 
 def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.storage.compaction.rewriting import MAX_GROUP_SEGMENTS, IndexSizes, Source, group_segments
+from minibroker.storage.compaction.rewriting import MAX_GROUP_SEGMENTS, IndexSizes, SourceSegment, group_segments
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import Segment
@@ -16,21 +16,21 @@ from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 SETTINGS = LogSettings(segment_bytes=1000, segment_index_bytes=100)
 
 
-def sources(*sizes: int, offsets: int = 10) -> list[Source]:
+def sources(*sizes: int, offsets: int = 10) -> list[SourceSegment]:
     """Segments of these sizes, each of `offsets` offsets."""
     found = []
     for index, size in enumerate(sizes):
         base = index * offsets
         segment = Segment(Disk(), str(Path("/nowhere")), base, SETTINGS, 0)
-        found.append(Source(segment, segment.path, base, base + offsets, size))
+        found.append(SourceSegment(segment, segment.path, base, base + offsets, size))
     return found
 
 
-def none(source: Source) -> IndexSizes:
+def none(source: SourceSegment) -> IndexSizes:
     return IndexSizes(0, 0)
 
 
-def sizes(groups: list[list[Source]]) -> list[list[int]]:
+def sizes(groups: list[list[SourceSegment]]) -> list[list[int]]:
     return [[source.size_bytes for source in group] for group in groups]
 
 

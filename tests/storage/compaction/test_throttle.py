@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.cleaning import MIN_WAIT_MS, Throttle
+from minibroker.storage.compaction.cleaning import MIN_WAIT_MS, CleaningThrottle
 from tests.storage.compaction.support import SETTINGS, begin, fill, pairs
 from tests.storage.support import open_at
 
@@ -27,14 +27,14 @@ class Time:
 
 def test_throttled_bytes_are_delayed_to_the_rate() -> None:
     time = Time()
-    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    throttle = CleaningThrottle(1000.0, time.monotonic_ms, time.wait)
     assert throttle.count_bytes_and_get_due_ms(500) == 1500
     assert throttle.count_bytes_and_get_due_ms(250) == 1750
 
 
 def test_idle_time_is_not_credited_to_the_throttle() -> None:
     time = Time()
-    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    throttle = CleaningThrottle(1000.0, time.monotonic_ms, time.wait)
     throttle.count_bytes_and_get_due_ms(10)
     time.now_ms = 50_000
     assert throttle.count_bytes_and_get_due_ms(1000) == 51_000
@@ -42,7 +42,7 @@ def test_idle_time_is_not_credited_to_the_throttle() -> None:
 
 def test_the_throttle_rate_can_be_changed() -> None:
     time = Time()
-    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    throttle = CleaningThrottle(1000.0, time.monotonic_ms, time.wait)
     assert throttle.count_bytes_and_get_due_ms(1000) == 2000
     throttle.bytes_per_second = 10_000.0
     assert throttle.count_bytes_and_get_due_ms(1000) == 2100
@@ -50,20 +50,20 @@ def test_the_throttle_rate_can_be_changed() -> None:
 
 def test_cleaning_does_not_wait_without_a_rate_limit() -> None:
     time = Time()
-    throttle = Throttle(sys.float_info.max, time.monotonic_ms, time.wait)
+    throttle = CleaningThrottle(sys.float_info.max, time.monotonic_ms, time.wait)
     assert throttle.count_bytes_and_get_due_ms(1 << 40) == 1000
 
 
 def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
     time = Time()
-    assert Throttle(0.0, time.monotonic_ms, time.wait).count_bytes_and_get_due_ms(3) == 4000
+    assert CleaningThrottle(0.0, time.monotonic_ms, time.wait).count_bytes_and_get_due_ms(3) == 4000
 
 
 def test_each_read_and_write_of_a_cleaning_counts_towards_the_throttle(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs((f"k{index % 3}", f"v{index}")) for index in range(6)])
     before_bytes, time = log.size_bytes, Time()
-    cleaning = begin(log, throttle=Throttle(1000.0, time.monotonic_ms, time.wait))
+    cleaning = begin(log, throttle=CleaningThrottle(1000.0, time.monotonic_ms, time.wait))
     while cleaning.clean_next_segment():
         cleaning.replace_cleaned_segments()
     cleaning.set_clean_offset()

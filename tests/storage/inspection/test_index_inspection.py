@@ -23,7 +23,7 @@ from minibroker.storage.inspection.index_inspection import (
     iterate_transaction_entries,
     iterate_undamaged_entries,
 )
-from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
 from tests.cases import for_each
@@ -55,8 +55,8 @@ def snapshot() -> bytes:
     return states.encode_snapshot()
 
 
-def damages_in(found: Iterator[Any]) -> list[Damage]:
-    return [each for each in found if isinstance(each, Damage)]
+def damages_in(found: Iterator[Any]) -> list[DamagedBytes]:
+    return [each for each in found if isinstance(each, DamagedBytes)]
 
 
 def test_index_entries_are_shown_with_their_positions(tmp_path: Path) -> None:
@@ -121,17 +121,19 @@ def test_preallocated_space_of_an_index_is_only_a_note(
     *entries, note = iterate_offset_entries(file, 0)
     assert entries == [OffsetEntry(0, 5, 100), OffsetEntry(8, 0x600, 0x10000)]
     text = f"{zeros} bytes of zeros, which a broker leaves while it runs and after an unclean stop"
-    assert note == Note(file.path, 16, None, text)
+    assert note == InspectionNote(file.path, 16, None, text)
 
 
 def test_an_index_of_only_zeros_has_no_entries(tmp_path: Path) -> None:
     (note,) = iterate_offset_entries(file_of(tmp_path, bytes(800)), 0)
-    assert isinstance(note, Note) and note.position == 0
+    assert isinstance(note, InspectionNote) and note.position == 0
 
 
 def test_an_incomplete_index_entry_at_the_end_is_reported(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_of((5, 100)) + b"abc")
-    assert damages_in(iterate_offset_entries(file, 0)) == [Damage(file.path, 8, 3, None, "a multiple of 8 bytes", "11")]
+    assert damages_in(iterate_offset_entries(file, 0)) == [
+        DamagedBytes(file.path, 8, 3, None, "a multiple of 8 bytes", "11")
+    ]
 
 
 def test_any_flipped_bit_of_a_snapshot_is_reported_and_its_entries_are_shown(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspection.index_verification import (
     MAX_CONTROL_BATCH_BYTES,
-    Check,
+    IndexCheck,
     OffsetIndexCheck,
     TimeIndexCheck,
     TransactionIndexCheck,
 )
-from minibroker.storage.inspection.log_inspection import Damage, LogInspection
+from minibroker.storage.inspection.log_inspection import DamagedBytes, LogInspection
 from tests.storage.support import NOW_MS, batch
 
 PATH = "index"
@@ -35,12 +35,12 @@ def log_of(directory: Path, *batches: bytearray, epoch: int = 0) -> File:
     return Disk().open_to_read(str(directory / "00000000000000000000.log"))
 
 
-def run(log: File, check: Check) -> list[Damage]:
-    said: list[Damage] = []
+def run(log: File, check: IndexCheck) -> list[DamagedBytes]:
+    said: list[DamagedBytes] = []
     for finding in LogInspection(log, base_offset=0).iterate_findings():
         if isinstance(finding, FoundBatch):
             said += check.check_batch(finding)
-        elif isinstance(finding, Damage):
+        elif isinstance(finding, DamagedBytes):
             check.explain_damaged_entry(finding)
     return said + list(check.check_remaining_entries(log.size_bytes()))
 
@@ -59,11 +59,11 @@ def test_an_offset_entry_must_have_a_batchs_last_offset_and_position(tmp_path: P
     size = len(first)
     assert run(log, offsets_check((4, size))) == []
     assert run(log, offsets_check((3, size))) == [
-        Damage(PATH, 0, 0, 3, f"offset 4, the last of the batch at {size}", "3")
+        DamagedBytes(PATH, 0, 0, 3, f"offset 4, the last of the batch at {size}", "3")
     ]
     for wrong in (size - 1, size + 1, 1 << 20):
         expected = "the position at which a batch begins"
-        assert run(log, offsets_check((4, wrong))) == [Damage(PATH, 0, 0, 4, expected, str(wrong))]
+        assert run(log, offsets_check((4, wrong))) == [DamagedBytes(PATH, 0, 0, 4, expected, str(wrong))]
 
 
 def test_a_time_entry_must_have_the_largest_timestamp_so_far_and_its_batch(tmp_path: Path) -> None:
@@ -91,16 +91,16 @@ def test_each_aborting_marker_must_have_an_index_entry(tmp_path: Path) -> None:
         build_batch([commit], control=True, **options),  # type: ignore[arg-type]
     )
 
-    def check(*entries: tuple[int, int, int]) -> list[Damage]:
+    def check(*entries: tuple[int, int, int]) -> list[DamagedBytes]:
         made = [TransactionEntry(34 * index, 0, *entry, 0) for index, entry in enumerate(entries)]
         return run(log, TransactionIndexCheck(log, PATH, made))
 
     expected = "the transaction of producer 7 that offset 2 aborts"
     assert check((7, 0, 2)) == []
     assert check((9, 0, 1), (7, 0, 2)) == []
-    assert check() == [Damage(PATH, 0, 0, 2, expected, "none")]
-    assert check((8, 0, 2)) == [Damage(PATH, 0, 0, 2, expected, "producer 8, offset 2")]
-    assert check((7, 0, 4)) == [Damage(PATH, 0, 0, 2, expected, "producer 7, offset 4")]
+    assert check() == [DamagedBytes(PATH, 0, 0, 2, expected, "none")]
+    assert check((8, 0, 2)) == [DamagedBytes(PATH, 0, 0, 2, expected, "producer 8, offset 2")]
+    assert check((7, 0, 4)) == [DamagedBytes(PATH, 0, 0, 2, expected, "producer 7, offset 4")]
 
 
 @pytest.mark.parametrize("padding", [b"", bytes(MAX_CONTROL_BATCH_BYTES)])

@@ -12,15 +12,15 @@ import pytest
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.inspected_files import (
+    FileKind,
     InspectedFile,
-    Item,
-    Kind,
-    Options,
+    InspectedItem,
+    InspectionOptions,
     identify_file,
     iterate_file_contents,
 )
 from minibroker.storage.inspection.inspected_records import FoundRecord
-from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 from minibroker.storage.log_settings import LogSettings
 from tests.cases import for_each
 from tests.storage.support import NOW_MS, FailingDisk, append, batch, open_at
@@ -47,42 +47,42 @@ def log(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "orders-0"))
 
 
-def look(path: Path, *, records: bool = False, verify: bool = True, disk: Disk | None = None) -> list[Item]:
+def look(path: Path, *, records: bool = False, verify: bool = True, disk: Disk | None = None) -> list[InspectedItem]:
     inspected = identify_file(str(path))
     assert inspected is not None
-    return list(iterate_file_contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
+    return list(iterate_file_contents(disk or Disk(), inspected, InspectionOptions(records=records, verify=verify)))
 
 
-def batches_in(found: list[Item]) -> list[FoundBatch]:
+def batches_in(found: list[InspectedItem]) -> list[FoundBatch]:
     return [each for each in found if isinstance(each, FoundBatch)]
 
 
-def said_in(found: list[Item]) -> list[Damage | Note]:
-    return [each for each in found if isinstance(each, Damage | Note)]
+def said_in(found: list[InspectedItem]) -> list[DamagedBytes | InspectionNote]:
+    return [each for each in found if isinstance(each, DamagedBytes | InspectionNote)]
 
 
 @for_each(
     ("name", "kind", "base_offset"),
     [
-        (f"{BASE}.log", Kind.LOG, 0),
-        ("00000000000000000042.log.deleted", Kind.LOG, 42),
-        (f"{BASE}.index.swap", Kind.OFFSET_INDEX, 0),
-        (f"{BASE}.timeindex", Kind.TIME_INDEX, 0),
-        (f"{BASE}.txnindex", Kind.TRANSACTION_INDEX, 0),
-        ("00000000000000000007.snapshot", Kind.PRODUCER_SNAPSHOT, 7),
-        (f"{BASE}-0000000000.checkpoint", Kind.METADATA_SNAPSHOT, None),
-        ("bootstrap.checkpoint", Kind.METADATA_SNAPSHOT, None),
-        ("copy.log", Kind.LOG, None),
-        ("leader-epoch-checkpoint", Kind.LEADER_EPOCHS, None),
-        ("cleaner-offset-checkpoint", Kind.OFFSETS, None),
-        ("aborted-transactions-checkpoint", Kind.ABORTED_COUNTS, None),
-        ("partition.metadata", Kind.PARTITION_METADATA, None),
-        ("meta.properties", Kind.META_PROPERTIES, None),
-        ("quorum-state", Kind.QUORUM_STATE, None),
-        (".kafka_cleanshutdown", Kind.CLEAN_SHUTDOWN, None),
+        (f"{BASE}.log", FileKind.LOG, 0),
+        ("00000000000000000042.log.deleted", FileKind.LOG, 42),
+        (f"{BASE}.index.swap", FileKind.OFFSET_INDEX, 0),
+        (f"{BASE}.timeindex", FileKind.TIME_INDEX, 0),
+        (f"{BASE}.txnindex", FileKind.TRANSACTION_INDEX, 0),
+        ("00000000000000000007.snapshot", FileKind.PRODUCER_SNAPSHOT, 7),
+        (f"{BASE}-0000000000.checkpoint", FileKind.METADATA_SNAPSHOT, None),
+        ("bootstrap.checkpoint", FileKind.METADATA_SNAPSHOT, None),
+        ("copy.log", FileKind.LOG, None),
+        ("leader-epoch-checkpoint", FileKind.LEADER_EPOCHS, None),
+        ("cleaner-offset-checkpoint", FileKind.OFFSETS, None),
+        ("aborted-transactions-checkpoint", FileKind.ABORTED_COUNTS, None),
+        ("partition.metadata", FileKind.PARTITION_METADATA, None),
+        ("meta.properties", FileKind.META_PROPERTIES, None),
+        ("quorum-state", FileKind.QUORUM_STATE, None),
+        (".kafka_cleanshutdown", FileKind.CLEAN_SHUTDOWN, None),
     ],
 )
-def test_a_file_name_determines_the_kind_of_file(name: str, kind: Kind, base_offset: int | None) -> None:
+def test_a_file_name_determines_the_kind_of_file(name: str, kind: FileKind, base_offset: int | None) -> None:
     assert identify_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
 
 
@@ -109,11 +109,11 @@ def test_a_segments_file_has_an_offset_in_its_name(name: str, is_kafkas: bool) -
 
 
 def test_the_topic_and_the_neighbouring_paths_of_a_file_are_found_by_its_path() -> None:
-    index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
+    index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", FileKind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
     assert index.make_path_with_suffix(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
-    assert InspectedFile("/data/bootstrap.checkpoint", Kind.METADATA_SNAPSHOT, None).topic == "__cluster_metadata"
-    assert InspectedFile("/data/meta.properties", Kind.META_PROPERTIES, None).topic is None
+    assert InspectedFile("/data/bootstrap.checkpoint", FileKind.METADATA_SNAPSHOT, None).topic == "__cluster_metadata"
+    assert InspectedFile("/data/meta.properties", FileKind.META_PROPERTIES, None).topic is None
 
 
 def test_no_damage_is_reported_in_the_files_of_a_valid_log(log: Path) -> None:
@@ -145,7 +145,9 @@ def test_an_index_that_is_inspected_itself_is_not_reported_with_its_log(log: Pat
     inspected = identify_file(str(log / f"{BASE}.log"))
     assert inspected is not None
     assert (
-        said_in(list(iterate_file_contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)})))))
+        said_in(
+            list(iterate_file_contents(Disk(), inspected, InspectionOptions(verify=True, shown=frozenset({str(path)}))))
+        )
         == []
     )
 
@@ -204,7 +206,7 @@ def test_a_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
     data = bytearray(first.read_bytes())
     data[7] = 1
     first.write_bytes(data)
-    damages = [each for each in said_in(look(first)) if isinstance(each, Damage)]
+    damages = [each for each in said_in(look(first)) if isinstance(each, DamagedBytes)]
     assert [each.expected for each in damages] == ["offsets from 0 on and below 2"]
 
 
@@ -213,16 +215,16 @@ def test_a_failing_disk_is_reported_as_damage(log: Path) -> None:
     disk.failing, disk.suffix = {"read"}, ".log"
     (damage,) = look(log / f"{BASE}.log", disk=disk)
     path = str(log / f"{BASE}.log")
-    assert damage == Damage(path, 0, 0, None, "a file that can be read to its end", "Input/output error")
+    assert damage == DamagedBytes(path, 0, 0, None, "a file that can be read to its end", "Input/output error")
     disk.suffix = ".timeindex"
     said = said_in(look(log / f"{BASE}.log", disk=disk))
     assert [each.path for each in said] == [str(log / f"{BASE}.timeindex")]
 
 
 def test_a_file_that_cannot_be_opened_raises_an_error(tmp_path: Path) -> None:
-    missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
+    missing = InspectedFile(str(tmp_path / f"{BASE}.log"), FileKind.LOG, 0)
     with pytest.raises(FileNotFoundError) as caught:
-        list(iterate_file_contents(Disk(), missing, Options()))
+        list(iterate_file_contents(Disk(), missing, InspectionOptions()))
     assert caught.value.errno == errno.ENOENT
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from minibroker.protocol.records.batch import HEADER_BYTES, read_header
 from minibroker.protocol.records.building import assemble_batch, build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
-from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 from tests.storage.support import NOW_MS, batch, records
 
 BEFORE = b"something before"
@@ -30,14 +30,14 @@ def written(directory: Path, data: bytes) -> tuple[File, FoundBatch]:
     return Disk().open_to_read(str(path)), FoundBatch(len(BEFORE), header, header.crc)
 
 
-def found_in(directory: Path, data: bytes) -> list[FoundRecord | Note | Damage]:
+def found_in(directory: Path, data: bytes) -> list[FoundRecord | InspectionNote | DamagedBytes]:
     return list(iterate_records_in(*written(directory, data)))
 
 
 def test_records_are_shown_with_their_positions_in_the_file(tmp_path: Path) -> None:
     data = build_batch(records(3, value=b"value"), base_offset=40)
     found = found_in(tmp_path, data)
-    assert [each.record for each in found if isinstance(each, FoundRecord)] == list(iterate_records(data))
+    assert [each.record for each in found if isinstance(each, FoundRecord)] == list(iterate_records_of_batch(data))
     position = len(BEFORE) + HEADER_BYTES
     for each in found:
         assert isinstance(each, FoundRecord) and not each.is_decompressed
@@ -66,11 +66,11 @@ def test_a_corrupt_record_is_reported_after_those_before_it(
     data = bytearray(good)
     data[position] = byte
     found = found_in(tmp_path_factory.mktemp("records"), data)
-    expected = list(iterate_records(good))
+    expected = list(iterate_records_of_batch(good))
     told = [each.record for each in found if isinstance(each, FoundRecord)]
     intact = (position - HEADER_BYTES) // ((len(good) - HEADER_BYTES) // 4)
     assert told[:intact] == expected[:intact]
-    assert len(told) == 4 or isinstance(found[-1], Damage)
+    assert len(told) == 4 or isinstance(found[-1], DamagedBytes)
 
 
 def test_a_record_that_cannot_be_parsed_ends_the_list_of_records(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_record_that_cannot_be_parsed_ends_the_list_of_records(tmp_path: Path)
     size = (len(data) - HEADER_BYTES) // 3
     data[HEADER_BYTES + size] = 0x7E  # a length of 63, more than is left
     first, damage = found_in(tmp_path, data)
-    assert isinstance(first, FoundRecord) and isinstance(damage, Damage)
+    assert isinstance(first, FoundRecord) and isinstance(damage, DamagedBytes)
     assert damage.position == len(BEFORE) + HEADER_BYTES + size
     assert (damage.expected, damage.offset) == ("record 2 of 3", 0)
 
@@ -87,7 +87,7 @@ def test_bytes_after_the_last_record_are_reported(tmp_path: Path) -> None:
     data = batch(2)
     longer = assemble_batch(read_header(data), data[HEADER_BYTES:] + b"more")
     *told, damage = found_in(tmp_path, longer)
-    assert len(told) == 2 and isinstance(damage, Damage)
+    assert len(told) == 2 and isinstance(damage, DamagedBytes)
     assert (damage.position, damage.found) == (len(BEFORE) + len(data), "4 bytes more")
 
 
@@ -96,7 +96,7 @@ def test_offsets_that_do_not_increase_are_reported(tmp_path: Path) -> None:
     data = build_batch(kept, keep_offsets=True)
     header = read_header(data)._replace(last_offset_delta=3)
     found = found_in(tmp_path, assemble_batch(header, data[HEADER_BYTES:]))
-    damages = [each for each in found if isinstance(each, Damage)]
+    damages = [each for each in found if isinstance(each, DamagedBytes)]
     assert [(each.expected, each.found) for each in damages] == [
         ("an offset from 3 to 3", "1"),
         ("an offset from 2 to 3", "7"),
@@ -108,13 +108,13 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
     data = batch(2)
     header = read_header(data)._replace(attributes=codec)
     (damage,) = found_in(tmp_path, assemble_batch(header, b"no compressed data"))
-    assert isinstance(damage, Damage)
+    assert isinstance(damage, DamagedBytes)
     assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
 
 
 def test_records_of_a_batch_too_large_for_memory_are_only_mentioned(tmp_path: Path) -> None:
     (note,) = iterate_records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
-    assert isinstance(note, Note)
+    assert isinstance(note, InspectionNote)
     assert note.text.endswith("are not shown: 100 is the most")
 
 
@@ -122,7 +122,7 @@ def test_records_of_a_batch_too_large_for_memory_are_only_mentioned(tmp_path: Pa
 def test_records_too_large_to_be_shown_are_not_damage(tmp_path: Path, codec: Compression) -> None:
     data = build_batch([Record(timestamp=NOW_MS, value=bytes(101 << 20))], compression=codec)
     (found,) = found_in(tmp_path, bytes(data))
-    assert isinstance(found, Note)
+    assert isinstance(found, InspectionNote)
     assert found.text == "the records of this batch are not shown: they decompress to more than 104857600 bytes"
 
 
@@ -130,5 +130,5 @@ def test_a_caller_may_limit_the_size_of_shown_records(tmp_path: Path) -> None:
     data = batch(2, value=b"x" * 1000, compression=Compression.ZSTD)
     file, found = written(tmp_path, data)
     (note,) = iterate_records_in(file, found, 1000)
-    assert isinstance(note, Note) and note.text.endswith("they decompress to more than 1000 bytes")
+    assert isinstance(note, InspectionNote) and note.text.endswith("they decompress to more than 1000 bytes")
     assert len(list(iterate_records_in(file, found, 3000))) == 2

@@ -16,7 +16,7 @@ from minibroker.protocol.records.batch import read_header, set_checksum, set_off
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.log_inspection import Damage, Finding, LogInspection, Note
+from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionFinding, InspectionNote, LogInspection
 from minibroker.storage.names import make_segment_name
 from tests.storage.support import NOW_MS, batch
 
@@ -48,20 +48,20 @@ def old_message(offset: int, magic: int, value: bytes) -> bytes:
     return offset.to_bytes(8) + (len(body) + 4).to_bytes(4) + zlib.crc32(body).to_bytes(4) + body
 
 
-def inspect(directory: Path, data: bytes, base_offset: int | None = 0, **more: Any) -> list[Finding]:
+def inspect(directory: Path, data: bytes, base_offset: int | None = 0, **more: Any) -> list[InspectionFinding]:
     path = directory / f"{make_segment_name(base_offset or 0)}.log"
     path.write_bytes(data)
     file = Disk().open_to_read(str(path))
     return list(LogInspection(file, base_offset=base_offset, **more).iterate_findings())
 
 
-def batches_in(findings: list[Finding]) -> list[int]:
+def batches_in(findings: list[InspectionFinding]) -> list[int]:
     """The positions of the batches that nothing is said against."""
     return [each.position for each in findings if isinstance(each, FoundBatch) and each.is_credible]
 
 
-def damages_in(findings: list[Finding]) -> list[Damage]:
-    return [each for each in findings if isinstance(each, Damage)]
+def damages_in(findings: list[InspectionFinding]) -> list[DamagedBytes]:
+    return [each for each in findings if isinstance(each, DamagedBytes)]
 
 
 def test_the_inspection_of_a_valid_log_lists_its_batches(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_arbitrary_bytes_are_shown_in_order_and_completely(
 ) -> None:
     end = 0
     for finding in inspect(tmp_path_factory.mktemp("bytes"), data):
-        assert finding.position >= end or (isinstance(finding, Damage) and not finding.size_bytes)
+        assert finding.position >= end or (isinstance(finding, DamagedBytes) and not finding.size_bytes)
         if isinstance(finding, FoundBatch):
             end = finding.position + finding.header.size_bytes
-        elif isinstance(finding, Damage) and finding.size_bytes:
+        elif isinstance(finding, DamagedBytes) and finding.size_bytes:
             end = finding.position + finding.size_bytes
     assert end == len(data)
 
@@ -127,7 +127,7 @@ def test_a_torn_end_is_reported_with_what_is_missing(tmp_path: Path, cut: int) -
     expected = f"a batch of {len(last)} bytes" if cut >= 61 else "the 61 bytes of a batch's header"
     found = f"the end of the file after {cut}"
     path = str(tmp_path / f"{make_segment_name(0)}.log")
-    assert damages_in(findings) == [Damage(path, STARTS[-2], cut, 8, expected, found)]
+    assert damages_in(findings) == [DamagedBytes(path, STARTS[-2], cut, 8, expected, found)]
     assert batches_in(findings) == STARTS[:-2]
 
 
@@ -165,7 +165,7 @@ def test_a_batch_with_a_wrong_checksum_is_still_shown(tmp_path: Path) -> None:
     data = bytearray(BATCHES[0])
     data[-1] ^= 1
     found, damage = inspect(tmp_path, bytes(data))
-    assert isinstance(found, FoundBatch) and not found.is_sound and isinstance(damage, Damage)
+    assert isinstance(found, FoundBatch) and not found.is_sound and isinstance(damage, DamagedBytes)
     stored = read_header(data).crc
     assert (damage.found, damage.size_bytes) == (f"{stored:#010x}, as stored", 0)
     assert damage.expected == f"checksum {found.computed_crc:#010x}, as computed"
@@ -174,8 +174,8 @@ def test_a_batch_with_a_wrong_checksum_is_still_shown(tmp_path: Path) -> None:
 def test_offsets_removed_by_compaction_are_only_a_note(tmp_path: Path) -> None:
     data = placed(0, 2) + placed(7) + placed(8)
     path = str(tmp_path / f"{make_segment_name(0)}.log")
-    notes = [each for each in inspect(tmp_path, data) if isinstance(each, Note)]
-    assert notes == [Note(path, len(placed(0, 2)), 2, "no offsets 2 to 6, as compaction leaves it")]
+    notes = [each for each in inspect(tmp_path, data) if isinstance(each, InspectionNote)]
+    assert notes == [InspectionNote(path, len(placed(0, 2)), 2, "no offsets 2 to 6, as compaction leaves it")]
 
 
 def test_offsets_must_lie_between_those_of_the_segment_and_the_next(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader, read_he
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.producers.producer_state import CorruptSnapshot, ProducerStates
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import NOW_MS, batch
 
 
@@ -69,8 +69,8 @@ def test_an_out_of_order_error_has_the_expected_and_the_last_sequence() -> None:
         states.check_epoch_and_sequence(header(15))
     with pytest.raises(KafkaError, match=r"expected 0, last five batches: 0-4, 5-5, 6-11$"):
         states.check_epoch_and_sequence(header(12, epoch=1))
-    bumped = read_header(memoryview(make_marker_batch(7, 1, Marker(True, 0), NOW_MS)))
-    states.end_transaction(bumped, 200, Marker(True, 0))
+    bumped = read_header(memoryview(make_marker_batch(7, 1, TransactionMarker(True, 0), NOW_MS)))
+    states.end_transaction(bumped, 200, TransactionMarker(True, 0))
     with pytest.raises(KafkaError, match=r"expected 0, last five batches: none$"):
         states.check_epoch_and_sequence(header(12, epoch=1))
 
@@ -136,7 +136,7 @@ def test_an_inactive_producer_expires() -> None:
 def end(
     states: ProducerStates, offset: int, *, epoch: int = 0, committed: bool = True, coordinator_epoch: int = 3
 ) -> AbortedTransaction | None:
-    marker = Marker(committed, coordinator_epoch)
+    marker = TransactionMarker(committed, coordinator_epoch)
     return states.end_transaction(read_header(make_marker_batch(7, epoch, marker, NOW_MS)), offset, marker)
 
 
@@ -183,7 +183,7 @@ def test_the_log_is_stable_after_the_marker_of_its_only_transaction() -> None:
 def test_a_marker_emptied_by_compaction_has_no_coordinator_epoch() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105)
-    emptied = read_header(make_marker_batch(7, 0, Marker(False, 9), NOW_MS))
+    emptied = read_header(make_marker_batch(7, 0, TransactionMarker(False, 9), NOW_MS))
     assert states.end_transaction(emptied, 106, None) is None
     ((_, entry),) = states.iterate_entries()
     assert entry.coordinator_epoch == 3
@@ -197,7 +197,7 @@ def test_non_transactional_batches_are_rejected_during_a_transaction() -> None:
 
 
 def marker_refusal(states: ProducerStates, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
-    marker = Marker(True, coordinator_epoch)
+    marker = TransactionMarker(True, coordinator_epoch)
     try:
         states.check_marker(read_header(make_marker_batch(7, epoch, marker, NOW_MS)), marker, version)
     except KafkaError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
+from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.faulty_disk import FaultyDisk
 from tests.storage.support import NOW_MS, Losing, Surroundings, append, batch, open_at, read_values
 
@@ -146,7 +146,7 @@ def test_a_restarted_log_has_no_old_aborted_transactions(disk: FaultyDisk) -> No
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.flush()
     log.roll_segment_if_used()
-    append(log, make_marker_batch(7, 0, Marker(False, 0), NOW_MS))
+    append(log, make_marker_batch(7, 0, TransactionMarker(False, 0), NOW_MS))
     log.close_without_flush()
     assert disk.holds(path(2, ".txnindex"))
     disk.open(path(0)).truncate(10)

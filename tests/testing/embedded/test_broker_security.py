@@ -17,8 +17,8 @@ from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.embedded.broker_security import MECHANISMS
-from minibroker.testing.embedded.certificates import Authority
-from minibroker.testing.embedded.client_configs import LIBRARIES, Access
+from minibroker.testing.embedded.certificates import CertificateAuthority
+from minibroker.testing.embedded.client_configs import LIBRARIES, ClientAccess
 
 PATIENCE_S = 20
 USERS = {"alice": 'a"b\\c d', "bob": "simple"}
@@ -244,9 +244,9 @@ def test_invalid_security_arguments_are_rejected_in_one_line() -> None:
 
 
 def test_client_configs_for_other_languages_are_complete() -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     certified, trusted = authority.issue_certificate("alice"), authority.certificate
-    access = Access("a:1,b:2", "SASL_SSL", trusted, certified, "PLAIN", "alice", 'x"y')
+    access = ClientAccess("a:1,b:2", "SASL_SSL", trusted, certified, "PLAIN", "alice", 'x"y')
     made = {library: LIBRARIES[library](access) for library in LIBRARIES}
     assert made["java"] == {
         "bootstrap.servers": "a:1,b:2",

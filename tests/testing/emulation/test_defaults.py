@@ -12,7 +12,7 @@ from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
-from minibroker.testing.emulation.releases import RELEASES, UNTIL, list_settings
+from minibroker.testing.emulation.releases import RELEASES, UNTIL, list_settings_of_release
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -54,14 +54,14 @@ def test_message_timestamp_difference_max_ms_bounds_timestamps_in_releases_that_
 
 
 def test_the_newest_release_has_the_current_defaults() -> None:
-    assert list_settings("4.4") == {}
+    assert list_settings_of_release("4.4") == {}
 
 
 @pytest.mark.parametrize("name", UNTIL)
 def test_default_changes_are_listed_by_release_in_order(name: str) -> None:
     positions = [RELEASES.index(until) for until, _ in UNTIL[name]]
     assert positions == sorted(positions)
-    assert list_settings("0.8.2")[name] == UNTIL[name][0][1]
+    assert list_settings_of_release("0.8.2")[name] == UNTIL[name][0][1]
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.5", 0), ("3.6", ErrorCode.INVALID_TXN_STATE)])

@@ -16,19 +16,19 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import list_highest_feature_levels
-from minibroker.testing.emulation.releases import RELEASES, list_versions
+from minibroker.testing.emulation.releases import RELEASES, list_versions_of_release
 from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
-SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in list_versions(release)]
+SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in list_versions_of_release(release)]
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
 def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
     with Broker(emulate=release) as broker:
-        versions = list_versions(release)
+        versions = list_versions_of_release(release)
         newest = versions[ApiKey.API_VERSIONS][-1]
         answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), newest)
         assert answer.error_code == 0
@@ -46,7 +46,7 @@ def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_metadata_is_answered_in_the_releases_newest_version_only(release: str) -> None:
     with Broker(emulate=release) as broker:
-        newest = list_versions(release)[ApiKey.METADATA][-1]
+        newest = list_versions_of_release(release)[ApiKey.METADATA][-1]
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers
         if newest < max(MetadataRequest.versions):
             assert asked(broker, MetadataRequest(topics=[]), newest + 1) is None
@@ -80,7 +80,7 @@ def test_an_unreleased_feature_level_is_offered_if_enabled(release: str, enabled
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
 def test_a_newer_version_of_api_versions_is_answered_in_version_0(release: str) -> None:
     with Broker(emulate=release) as broker:
-        newest = list_versions(release)[ApiKey.API_VERSIONS][-1]
+        newest = list_versions_of_release(release)[ApiKey.API_VERSIONS][-1]
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         for version in (newest + 1, 99):  # 99 is known to no release
             answer = asked(broker, request, version, read_as=0)

@@ -16,7 +16,12 @@ from minibroker.protocol.messages.replicas import ElectLeadersRequest
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import Emulation
-from minibroker.testing.emulation.error_codes import BEFORE, OTHERWISE, find_newest_error_code, translate_error_code
+from minibroker.testing.emulation.error_codes import (
+    BEFORE,
+    OTHERWISE,
+    find_newest_error_code,
+    translate_error_code_to_release,
+)
 from minibroker.testing.emulation.releases import RELEASES
 from tests.testing.emulation.asking import asked
 
@@ -25,9 +30,11 @@ pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_no_release_returns_an_error_code_it_did_not_have(release: str) -> None:
-    assert all(translate_error_code(release, code) <= find_newest_error_code(release) for code in ErrorCode)
+    assert all(translate_error_code_to_release(release, code) <= find_newest_error_code(release) for code in ErrorCode)
     assert all(
-        translate_error_code(release, code) == code for code in ErrorCode if code <= find_newest_error_code(release)
+        translate_error_code_to_release(release, code) == code
+        for code in ErrorCode
+        if code <= find_newest_error_code(release)
     )
 
 
@@ -41,8 +48,13 @@ def test_the_replacement_of_an_error_code_is_older(code: ErrorCode) -> None:
 
 
 def test_an_error_code_without_a_replacement_is_an_unknown_error() -> None:
-    assert translate_error_code("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert translate_error_code("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (
+        translate_error_code_to_release("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
+    assert (
+        translate_error_code_to_release("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 from minibroker.testing.emulation.quirks import QUIRKS
-from minibroker.testing.emulation.releases import RELEASES, list_versions
+from minibroker.testing.emulation.releases import RELEASES, list_versions_of_release
 from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
 
@@ -33,7 +33,7 @@ def test_each_quirk_has_known_releases_and_their_apis() -> None:
     for quirk in QUIRKS:
         until = len(RELEASES) if quirk.until is None else RELEASES.index(quirk.until)
         for release in RELEASES[RELEASES.index(quirk.since) : until]:
-            assert set(quirk.apis) <= set(list_versions(release)), quirk
+            assert set(quirk.apis) <= set(list_versions_of_release(release)), quirk
 
 
 # --- topics made on demand ------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_each_quirk_has_known_releases_and_their_apis() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_first_response_for_an_auto_created_topic_is_an_error(release: str) -> None:
     with Broker(emulate=release) as broker:
-        version = list_versions(release)[ApiKey.METADATA][-1]
+        version = list_versions_of_release(release)[ApiKey.METADATA][-1]
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True
         )
@@ -136,7 +136,7 @@ def coordinator(broker: Broker, version: int, key_type: int = 0) -> tuple[int, i
 @pytest.mark.parametrize("release", sampled(RELEASES, every=5))
 def test_the_first_find_coordinator_finds_none(release: str) -> None:
     with Broker(emulate=release) as broker:
-        version = list_versions(release)[ApiKey.FIND_COORDINATOR][-1]
+        version = list_versions_of_release(release)[ApiKey.FIND_COORDINATOR][-1]
         assert coordinator(broker, version) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
         assert coordinator(broker, version) == (0, broker_id(broker), "127.0.0.1")
         if version >= 1:  # transactions have a topic of their own
@@ -170,7 +170,7 @@ def test_broker_defaults_for_new_topics_are_available_since_2_4(release: str, co
 
 
 def broker_id(broker: Broker) -> int:
-    version = list_versions(broker.emulated or "")[ApiKey.METADATA][0]
+    version = list_versions_of_release(broker.emulated or "")[ApiKey.METADATA][0]
     (node,) = asked(broker, MetadataRequest(topics=[]), version).brokers
     found: int = node.node_id
     return found

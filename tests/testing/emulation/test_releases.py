@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.releases import RELEASES, list_versions, parse_release
+from minibroker.testing.emulation.releases import RELEASES, list_versions_of_release, parse_release
 
 # kafka-python has asked 4.0.0, the only one of 4.x without JoinGroup 0 and 1 (KAFKA-19444), and up to 3.9 brokers with
 # ZooKeeper, where ours have KRaft from 3.3 on.
@@ -31,7 +31,7 @@ def not_asked(release: str) -> set[ApiKey]:
 def test_a_release_has_the_api_versions_known_to_kafka_python(release: str) -> None:
     others = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
     compared = set(ApiKey) - not_asked(release) - OF_TELEMETRY
-    ours = {int(key): (each[0], each[-1]) for key, each in list_versions(release).items() if key in compared}
+    ours = {int(key): (each[0], each[-1]) for key, each in list_versions_of_release(release).items() if key in compared}
     assert ours == {key: tuple(versions) for key, versions in others.items() if key in compared}
 
 

@@ -9,7 +9,7 @@ from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import iterate_records
+from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing.faults.corrupting import corrupt_first_batch
 from minibroker.testing.faults.rules import Corruption
@@ -36,7 +36,7 @@ def test_compressed_records_are_corrupted_under_a_valid_checksum(codec: int) -> 
     data = corrupt_first_batch(bytes(build_batch(RECORDS, compression=codec)), "codec")
     assert check_batch(data).compression == 1
     with pytest.raises(Exception, match="gzip|header|compress|Invalid|incorrect"):
-        list(iterate_records(data))
+        list(iterate_records_of_batch(data))
 
 
 def test_a_response_is_truncated_within_a_batch() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.delayed_operations import Promise
-from minibroker.broker.groups.classic.classic_states import State
+from minibroker.broker.groups.classic.classic_states import ClassicState
 from minibroker.broker.groups.classic.members import (
     CONSUMER_PROTOCOL,
     Member,
@@ -38,7 +38,7 @@ from minibroker.protocol.primitives import MAX_STRING_BYTES
 
 log = logging.getLogger("minibroker.groups")
 
-KEPT_ALIVE_BY_COMMITS = (State.STABLE, State.PREPARING_REBALANCE)
+KEPT_ALIVE_BY_COMMITS = (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE)
 MAX_SIZE = "group.max.size"
 RECORDS_OF_PROTOCOLS = 4  # as large as the largest records, may be what the members of a group bring
 UNKNOWN_MEMBER = ""
@@ -47,11 +47,11 @@ FIRST_WITH_SKIPPED_ASSIGNMENT = 9  # KIP-814
 # A new member cannot send heartbeats while its first JoinGroup waits; its first session is longer.
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 
-Identity = LeaveGroupRequest.MemberIdentity
-Left = LeaveGroupResponse.MemberResponse
+MemberIdentity = LeaveGroupRequest.MemberIdentity
+LeftMember = LeaveGroupResponse.MemberResponse
 
 
-Joined = Promise[JoinGroupResponse]
+PromisedJoin = Promise[JoinGroupResponse]
 
 
 class ClassicGroup(RebalancingGroup):
@@ -69,14 +69,14 @@ class ClassicGroup(RebalancingGroup):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     def is_subscribed_to(self, topic: str) -> bool:
         return self.kind == CONSUMER_PROTOCOL if self.topics is None else topic in self.topics
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def join(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
         """Add a member, or let it join again.
 
         Raises KafkaError: the client gets its code, with the member id that it sent.
@@ -104,9 +104,9 @@ class ClassicGroup(RebalancingGroup):
         During a rebalance those who have joined count, so that the last to come are left out if the limit was lowered.
         """
         limit: int = self.context.cluster.settings[MAX_SIZE]
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return True
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             return member_id in self.joining or len(self.joining) < limit
         return member_id in self.members or len(self.members) < limit
 
@@ -122,11 +122,11 @@ class ClassicGroup(RebalancingGroup):
         return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
 
     def _supports_a_protocol(self, protocol_type: str, names: list[str]) -> bool:
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return bool(protocol_type and names)
         return self.kind == protocol_type and self.have_common_protocol(names)
 
-    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
         member_id = self._make_member_id(caller, request)
         self.add_pending_member(member_id, request.session_timeout_ms)
@@ -144,7 +144,7 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return member_id
 
-    def _add_new_member(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: Joined) -> None:
+    def _add_new_member(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: PromisedJoin) -> None:
         """Add a new member, and rebalance."""
         member = Member(
             member_id,
@@ -158,13 +158,13 @@ class ClassicGroup(RebalancingGroup):
         member.is_new = True
         if not self.members:
             self.kind = request.protocol_type
-        self.has_new_member = self.state is State.PREPARING_REBALANCE and self.is_first_rebalance
+        self.has_new_member = self.state is ClassicState.PREPARING_REBALANCE and self.is_first_rebalance
         self.add_member(member)
         self.joining[member_id] = joined
         self.restart_session_timeout(member, NEW_MEMBER_TIMEOUT_MS)
         self.begin_or_complete_rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
-    def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
         """Let a client join with an id that was given out, or a member join again."""
         if request.member_id in self.pending:
             if request.group_instance_id is not None:
@@ -178,11 +178,13 @@ class ClassicGroup(RebalancingGroup):
             return
         self._rejoin_member(member, request, joined)
 
-    def _rejoin_member(self, member: Member, request: JoinGroupRequest, joined: Joined) -> None:
+    def _rejoin_member(self, member: Member, request: JoinGroupRequest, joined: PromisedJoin) -> None:
         """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
         unchanged = member.protocols == list_protocols(request)
         is_leader = member.member_id == self.leader_id
-        missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
+        missed_answer = self.state is ClassicState.COMPLETING_REBALANCE or (
+            self.state is ClassicState.STABLE and not is_leader
+        )
         if unchanged and missed_answer:
             joined.resolve(self.make_join_group_response(member.member_id))
             return
@@ -199,7 +201,9 @@ class ClassicGroup(RebalancingGroup):
 
     # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
 
-    def _replace_static_member(self, old: Member, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def _replace_static_member(
+        self, old: Member, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin
+    ) -> None:
         """Let a restarted static member take its place again, under a new id.
 
         A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
@@ -211,7 +215,7 @@ class ClassicGroup(RebalancingGroup):
         self.restart_session_timeout(member)
         self.joining[member.member_id] = joined
         reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
-        if self.state is not State.STABLE:
+        if self.state is not ClassicState.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
             self.begin_or_complete_rebalance(reason)
         elif self.select_protocol() == self.protocol:
@@ -223,7 +227,7 @@ class ClassicGroup(RebalancingGroup):
         """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
 
         def answer_join_when_recorded(failure: KafkaError | None) -> None:
-            if self.state is State.DEAD:
+            if self.state is ClassicState.DEAD:
                 return  # The write failed and the group was loaded again; its waiting requests were answered.
             if failure is not None:
                 self._restore_replaced_member(member, old, leader_id, failure)
@@ -266,10 +270,10 @@ class ClassicGroup(RebalancingGroup):
             request.protocol_name, self.protocol
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             raise self._make_rebalance_in_progress_error()
         self.note_member_synced(member.member_id)
-        if self.state is State.STABLE:
+        if self.state is ClassicState.STABLE:
             synced.resolve(self.make_sync_group_response(member))
             return
         self.answer_sync_group(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -282,7 +286,7 @@ class ClassicGroup(RebalancingGroup):
         self.restart_session_timeout(
             self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
         )
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             raise self._make_rebalance_in_progress_error()
 
     def _get_member_of_generation(self, generation: int, member_id: str, instance_id: str | None) -> Member:
@@ -296,7 +300,7 @@ class ClassicGroup(RebalancingGroup):
     def _make_rebalance_in_progress_error(self) -> KafkaError:
         return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
 
-    def leave(self, members: Sequence[Identity]) -> list[Left]:
+    def leave(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
         """Remove members; there is one answer for each, and one rebalance for all."""
         answers = [self._remove_leaving_member(member) for member in members]
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
@@ -304,7 +308,7 @@ class ClassicGroup(RebalancingGroup):
             self.rebalance_after_removal(f"{format_first_names(gone)} left")
         return answers
 
-    def remove_member_waiting_to_join(self, joined: Joined) -> None:
+    def remove_member_waiting_to_join(self, joined: PromisedJoin) -> None:
         """Remove the member whose JoinGroup waits to be answered by `joined`: it takes too much memory."""
         for member_id, waiting in self.joining.items():
             if waiting is joined:
@@ -312,8 +316,8 @@ class ClassicGroup(RebalancingGroup):
                 self.rebalance_after_removal(f"{member_id} is given up")
                 return
 
-    def _remove_leaving_member(self, member: Identity) -> Left:
-        answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
+    def _remove_leaving_member(self, member: MemberIdentity) -> LeftMember:
+        answer = LeftMember(member_id=member.member_id, group_instance_id=member.group_instance_id)
         try:
             self.remove_member(self._find_id_of_leaving_member(member))
             log.info("group %s: %s leaves: %s", self.group_id, member.member_id, member.reason or "reason not provided")
@@ -321,7 +325,7 @@ class ClassicGroup(RebalancingGroup):
             answer.error_code = error.code
         return answer
 
-    def _find_id_of_leaving_member(self, member: Identity) -> str:
+    def _find_id_of_leaving_member(self, member: MemberIdentity) -> str:
         """Return the id of the member. An administrator who removes a static member may know its instance id only."""
         if member.member_id == UNKNOWN_MEMBER:
             member_id = self.static.get(member.group_instance_id or "")
@@ -337,15 +341,15 @@ class ClassicGroup(RebalancingGroup):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
-        if epoch < 0 and self.state is State.EMPTY:
+        if epoch < 0 and self.state is ClassicState.EMPTY:
             return None
         if epoch >= 0 or member_id or instance_id is not None:
             member = self._get_member_of_generation(epoch, member_id, instance_id)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
                 self.restart_session_timeout(member)
-        elif not transactional and self.state is not State.EMPTY:
+        elif not transactional and self.state is not ClassicState.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
-        if not transactional and self.state is State.COMPLETING_REBALANCE:
+        if not transactional and self.state is ClassicState.COMPLETING_REBALANCE:
             raise self._make_rebalance_in_progress_error()
         return None
 
@@ -353,22 +357,22 @@ class ClassicGroup(RebalancingGroup):
         """Allow it to every client."""
 
     def check_offsets_may_be_deleted(self) -> None:
-        if self.state is not State.EMPTY and self.kind != CONSUMER_PROTOCOL:
+        if self.state is not ClassicState.EMPTY and self.kind != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         if self.kind is None:
             return committed.commit_timestamp_ms
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return committed.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
         known = self.kind == CONSUMER_PROTOCOL and self.topics is not None
-        return committed.commit_timestamp_ms if known and self.state is State.STABLE else None
+        return committed.commit_timestamp_ms if known and self.state is ClassicState.STABLE else None
 
     # --- administration ---------------------------------------------------------------------------
 
     def describe(self) -> DescribeGroupsResponse.DescribedGroup:
         """Return the group as DescribeGroups shows it; the members' metadata only while it is stable."""
-        stable = self.state is State.STABLE
+        stable = self.state is ClassicState.STABLE
         return DescribeGroupsResponse.DescribedGroup(
             group_id=self.group_id,
             group_state=self.state_name,
@@ -388,7 +392,7 @@ class ClassicGroup(RebalancingGroup):
         )
 
     def check_may_be_deleted(self) -> None:
-        if self.state is not State.EMPTY:
+        if self.state is not ClassicState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def make_tombstones(self) -> list[Entry]:
@@ -412,7 +416,7 @@ class ClassicGroup(RebalancingGroup):
             member.cancel_session_timer()
             self.answer_join_group(member.member_id, make_join_group_error(code, member.member_id))
             self.answer_sync_group(member.member_id, SyncGroupResponse(error_code=code))
-        self.transition_to(State.DEAD)
+        self.transition_to(ClassicState.DEAD)
 
 
 def _get_join_reason(request: JoinGroupRequest) -> str:

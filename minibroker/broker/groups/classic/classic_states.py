@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class State(StrEnum):
+class ClassicState(StrEnum):
     """The states, by their names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
@@ -23,11 +23,17 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-FOLLOWING: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD}),
-    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE, State.DEAD}),
-    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.DEAD: frozenset({State.DEAD}),
+FOLLOWING: dict[ClassicState, frozenset[ClassicState]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
+    ClassicState.PREPARING_REBALANCE: frozenset(
+        {ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY, ClassicState.DEAD}
+    ),
+    ClassicState.COMPLETING_REBALANCE: frozenset(
+        {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}
+    ),
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
+    ClassicState.DEAD: frozenset({ClassicState.DEAD}),
 }
-CAN_REBALANCE = frozenset(state for state, following in FOLLOWING.items() if State.PREPARING_REBALANCE in following)
+CAN_REBALANCE = frozenset(
+    state for state, following in FOLLOWING.items() if ClassicState.PREPARING_REBALANCE in following
+)

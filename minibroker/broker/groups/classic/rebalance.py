@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.classic.classic_states import CAN_REBALANCE, FOLLOWING, State
+from minibroker.broker.groups.classic.classic_states import CAN_REBALANCE, FOLLOWING, ClassicState
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, NOT_SET, Member, Membership
 from minibroker.broker.groups.group import Group, GroupContext
 from minibroker.broker.groups.group_entries import encode_group_metadata_entry
@@ -42,7 +42,7 @@ class RebalancingGroup(Membership, Group):
     def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
         Membership.__init__(self)
         Group.__init__(self, context, group_id, offsets)
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.state_since_ms: int | None = self.clock.wall_ms()
         self.generation = 0
         self.protocol: str | None = None
@@ -51,7 +51,7 @@ class RebalancingGroup(Membership, Group):
         self.has_new_member = False
         self._deadline: Timer | None = None
 
-    def transition_to(self, state: State) -> None:
+    def transition_to(self, state: ClassicState) -> None:
         """Change to a state that may follow the present one."""
         if state not in FOLLOWING[self.state]:
             raise AssertionError(f"{self} cannot become {state}")
@@ -83,11 +83,11 @@ class RebalancingGroup(Membership, Group):
 
     def begin_rebalance(self, reason: str) -> None:
         """Require all members to join again."""
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is ClassicState.COMPLETING_REBALANCE:
             self.clear_assignments_and_refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self._stop_waiting_for_syncs()
-        self.is_first_rebalance = self.state is State.EMPTY
-        self.transition_to(State.PREPARING_REBALANCE)
+        self.is_first_rebalance = self.state is ClassicState.EMPTY
+        self.transition_to(ClassicState.PREPARING_REBALANCE)
         log.info("group %s rebalances after generation %d: %s", self.group_id, self.generation, reason)
         if self.is_first_rebalance:
             delay_ms: int = self.context.cluster.settings[INITIAL_DELAY]
@@ -99,7 +99,7 @@ class RebalancingGroup(Membership, Group):
 
     def complete_join_if_all_joined(self) -> None:
         """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
-        if self.state is State.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
+        if self.state is ClassicState.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
             self.complete_join_phase()
 
     def _wait_for_initial_members(self, delay_ms: int, remaining_ms: int) -> None:
@@ -142,7 +142,7 @@ class RebalancingGroup(Membership, Group):
         if not self.members:
             self._transition_to_empty()
             return
-        self.transition_to(State.COMPLETING_REBALANCE)
+        self.transition_to(ClassicState.COMPLETING_REBALANCE)
         log.info("group %s is in generation %d with %d members", self.group_id, self.generation, len(self.members))
         for member_id, member in self.members.items():
             self.answer_join_group(member_id, self.make_join_group_response(member_id))
@@ -152,7 +152,7 @@ class RebalancingGroup(Membership, Group):
         self._start_phase_timer(self.rebalance_timeout_ms, self._remove_members_without_sync)
 
     def _transition_to_empty(self) -> None:
-        self.transition_to(State.EMPTY)
+        self.transition_to(ClassicState.EMPTY)
         log.info("group %s is empty after generation %d", self.group_id, self.generation)
         try:
             self.append_group_metadata()
@@ -187,7 +187,7 @@ class RebalancingGroup(Membership, Group):
         generation = self.generation
 
         def answer_syncs_when_recorded(failure: KafkaError | None) -> None:
-            if self.state is not State.COMPLETING_REBALANCE or self.generation != generation:
+            if self.state is not ClassicState.COMPLETING_REBALANCE or self.generation != generation:
                 return  # a member has come or gone meanwhile
             if failure is not None:
                 self.clear_assignments_and_refuse_syncs(failure.code)
@@ -195,7 +195,7 @@ class RebalancingGroup(Membership, Group):
                 return
             for member_id, member in self.members.items():
                 member.assignment = assignments.get(member_id, b"")
-            self.transition_to(State.STABLE)
+            self.transition_to(ClassicState.STABLE)
             self._answer_waiting_syncs()
 
         left_out = [member_id for member_id in self.members if member_id not in assignments]
@@ -241,7 +241,7 @@ class RebalancingGroup(Membership, Group):
 
     def rebalance_after_removal(self, reason: str) -> None:
         """Begin another generation for the members that are left, or stop waiting for those that are gone."""
-        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        if self.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             self.begin_rebalance(reason)
         else:
             self.complete_join_if_all_joined()
@@ -281,7 +281,7 @@ class RebalancingGroup(Membership, Group):
         def expire_pending_member() -> None:
             log.info("group %s: nobody has joined as %s", self.group_id, member_id)
             self.forget_pending_member(member_id)
-            if self.state is State.PREPARING_REBALANCE and self.have_all_joined:
+            if self.state is ClassicState.PREPARING_REBALANCE and self.have_all_joined:
                 self.complete_join_phase()
 
         self.pending[member_id] = self.clock.call_later(timeout_ms, expire_pending_member)
@@ -324,7 +324,7 @@ class RebalancingGroup(Membership, Group):
         self.kind = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
-        self.state = State.STABLE if value.members else State.EMPTY
+        self.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
         self.state_since_ms = None if value.current_state_timestamp == NOT_SET else value.current_state_timestamp
         for member in value.members:
             self.add_member(Member.from_record(value.protocol, member))

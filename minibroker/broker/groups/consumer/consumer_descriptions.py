@@ -10,7 +10,7 @@ from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 
-Described = ConsumerGroupDescribeResponse.DescribedGroup
+DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
 Assignment = ConsumerGroupDescribeResponse.Assignment
 
@@ -18,10 +18,10 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def describe_consumer_group(group: ConsumerGroupState) -> Described:
+def describe_consumer_group(group: ConsumerGroupState) -> DescribedGroup:
     """Return the group with its members, their assignments and their targets."""
     cluster = group.context.cluster
-    return Described(
+    return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -34,8 +34,8 @@ def describe_consumer_group(group: ConsumerGroupState) -> Described:
     )
 
 
-def _describe_member(member: ConsumerMember, target: Partitions, image: Image) -> Described.Member:
-    return Described.Member(
+def _describe_member(member: ConsumerMember, target: Partitions, image: Image) -> DescribedGroup.Member:
+    return DescribedGroup.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,

@@ -24,8 +24,8 @@ from minibroker.broker.groups.consumer.member import (
     remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
-from minibroker.broker.groups.consumer.timers import Purpose
-from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.consumer.timers import TimerPurpose
+from minibroker.broker.groups.consumer.updating import ConsumerGroupUpdate
 from minibroker.broker.groups.group import Caller
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import format_first_names
@@ -46,8 +46,8 @@ log = logging.getLogger("minibroker.groups")
 UNKNOWN_MEMBER = ""
 FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
 
-Identity = LeaveGroupRequest.MemberIdentity
-Left = LeaveGroupResponse.MemberResponse
+MemberIdentity = LeaveGroupRequest.MemberIdentity
+LeftMember = LeaveGroupResponse.MemberResponse
 
 
 class ConsumerGroup(ConsumerGroupState):
@@ -60,7 +60,7 @@ class ConsumerGroup(ConsumerGroupState):
         migration.check_classic_member_allowed(self)
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.make_uuid()) if is_new else request.member_id
-        update = Update(self)
+        update = ConsumerGroupUpdate(self)
         update.check_room_for_member(member_id, request.group_instance_id)
         self._check_classic_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
@@ -91,7 +91,7 @@ class ConsumerGroup(ConsumerGroupState):
         )
 
     def _downgrade_to_classic(
-        self, update: Update, member: ConsumerMember, owned: Partitions, *, subscription_changed: bool
+        self, update: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Become a classic group: the last member with the new protocol speaks the classic one now. Return the member.
 
@@ -117,7 +117,7 @@ class ConsumerGroup(ConsumerGroupState):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
     def _find_or_make_member(
-        self, update: Update, member_id: str, request: JoinGroupRequest, *, is_new: bool
+        self, update: ConsumerGroupUpdate, member_id: str, request: JoinGroupRequest, *, is_new: bool
     ) -> ConsumerMember:
         """Return the member as it was before this request; a static one that is back, with its new id."""
         instance_id = request.group_instance_id
@@ -142,7 +142,7 @@ class ConsumerGroup(ConsumerGroupState):
         if self._must_rejoin_for_target(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self.timers.cancel_timers(member.member_id, Purpose.SYNC)
+        self.timers.cancel_timers(member.member_id, TimerPurpose.SYNC)
         self.restart_session_timeout(member.member_id)
         image = self.context.cluster.image
         synced.resolve(
@@ -176,7 +176,7 @@ class ConsumerGroup(ConsumerGroupState):
         if member.epoch < self.assignment_epoch:
             return True
         is_left_to_classic = all(each.classic is not None for each in self.members.values())
-        return is_left_to_classic and Update(self).is_assignment_due
+        return is_left_to_classic and ConsumerGroupUpdate(self).is_assignment_due
 
     def _waits_for_revocations_of_others(self, member: ConsumerMember) -> bool:
         """Return whether another member still has a partition of this member's target."""
@@ -201,11 +201,11 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- LeaveGroup -------------------------------------------------------------------------------
 
-    def leave(self, members: Sequence[Identity]) -> list[Left]:
+    def leave(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
         """Remove members of either protocol; there is one answer for each. Raises KafkaError."""
         answers, leaving = [], {}
         for identity in members:
-            answer = Left(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+            answer = LeftMember(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             answers.append(answer)
             try:
                 member = self._find_leaving_member(identity)
@@ -215,7 +215,7 @@ class ConsumerGroup(ConsumerGroupState):
         self.remove_members(list(leaving.values()))
         return answers
 
-    def _find_leaving_member(self, identity: Identity) -> ConsumerMember:
+    def _find_leaving_member(self, identity: MemberIdentity) -> ConsumerMember:
         """Return the member. An administrator who removes a static member may know its instance id only."""
         instance_id = identity.group_instance_id
         if instance_id is None or identity.member_id != UNKNOWN_MEMBER:
@@ -241,7 +241,7 @@ class ConsumerGroup(ConsumerGroupState):
             reason = f"{format_first_names(gone)} left, who spoke the new protocol"
             migration.downgrade_group(self, staying, self.target, reason, rebalances=True)
             return
-        update = Update(self)
+        update = ConsumerGroupUpdate(self)
         update.remove_members(members)
         update.refresh_subscribed_topics(changed=True)
         if not staying:
@@ -267,7 +267,7 @@ class ConsumerGroup(ConsumerGroupState):
             else classic.session_timeout_ms
         )
         self.start_timer_to_remove_member(
-            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
         )
 
     def schedule_rebalance_timeout(self, before: ConsumerMember, after: ConsumerMember) -> None:
@@ -277,19 +277,19 @@ class ConsumerGroup(ConsumerGroupState):
         if after.state is MemberState.UNREVOKED_PARTITIONS:
             self.schedule_revocation_timeout(after, "partitions")
         else:
-            self.timers.cancel_timers(after.member_id, Purpose.REVOCATION)
+            self.timers.cancel_timers(after.member_id, TimerPurpose.REVOCATION)
 
     def _schedule_join_timeout(self, member: ConsumerMember) -> None:
         """Give a member its rebalance timeout to join again, as it is told to now."""
-        if not self.timers.is_running(member.member_id, Purpose.JOIN):
+        if not self.timers.is_running(member.member_id, TimerPurpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
-            self.start_timer_to_remove_member(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
+            self.start_timer_to_remove_member(member.member_id, TimerPurpose.JOIN, member.rebalance_timeout_ms, reason)
 
     def _schedule_sync_timeout(self, member: ConsumerMember) -> None:
         """Give a member that has joined its rebalance timeout to ask for its assignment."""
-        self.timers.cancel_timers(member.member_id, Purpose.JOIN)
+        self.timers.cancel_timers(member.member_id, TimerPurpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
-        self.start_timer_to_remove_member(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
+        self.start_timer_to_remove_member(member.member_id, TimerPurpose.SYNC, member.rebalance_timeout_ms, reason)
 
 
 # --- what a JoinGroup says --------------------------------------------------------------------------

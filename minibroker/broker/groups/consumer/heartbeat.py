@@ -15,7 +15,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.heartbeat_checks import check_member_epoch
 from minibroker.broker.groups.consumer.member import ConsumerMember, PartitionEpochs
-from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.consumer.updating import ConsumerGroupUpdate
 from minibroker.broker.groups.group import Caller
 from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
@@ -66,19 +66,19 @@ def heartbeat(
 
 def _find_group_to_update(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest
-) -> tuple[ConsumerGroup, Update]:
+) -> tuple[ConsumerGroup, ConsumerGroupUpdate]:
     """Return the group and a change of it; a new member makes the group. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group_id = request.group_id
     present = coordinator.groups.get(group_id)
     if isinstance(present, ConsumerGroup):
-        return present, Update(present)
+        return present, ConsumerGroupUpdate(present)
     if request.member_epoch != JOINING_EPOCH or not isinstance(present, ClassicGroup | None):
         coordinator.check_group_exists(group_id, "Consumer")
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)
     if not isinstance(present, ClassicGroup):
-        return group, Update(group)
-    return group, Update(group, migration.upgrade_group(present, group), replaced=present)
+        return group, ConsumerGroupUpdate(group)
+    return group, ConsumerGroupUpdate(group, migration.upgrade_group(present, group), replaced=present)
 
 
 # --- leaving ------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat
 
 
 def _find_or_make_member(
-    update: Update, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
+    update: ConsumerGroupUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
 ) -> ConsumerMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     joins, instance_id = request.member_epoch == JOINING_EPOCH, request.instance_id
@@ -119,7 +119,7 @@ def _find_or_make_member(
     return member
 
 
-def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> ConsumerMember:
+def _find_or_make_static_member(update: ConsumerGroupUpdate, member_id: str, instance_id: str) -> ConsumerMember:
     """Return a new static member, or one that is back: it was away for a while, or spoke the classic protocol."""
     static = update.group.find_static_member(instance_id)
     if static is None:

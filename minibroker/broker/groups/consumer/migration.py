@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.classic.classic_states import State
+from minibroker.broker.groups.classic.classic_states import ClassicState
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, Protocol
 from minibroker.broker.groups.consumer import classic_metadata, consumer_records
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
@@ -24,7 +24,7 @@ from minibroker.broker.groups.consumer.member import (
     remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
-from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.group_entries import GroupChange
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MalformedMessage
 
@@ -52,7 +52,7 @@ def check_classic_member_allowed(group: ConsumerGroupState) -> None:
 # --- to the new protocol ----------------------------------------------------------------------------
 
 
-def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Change]:
+def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[GroupChange]:
     """Fold the members of a classic group into a new consumer group; return the records of that.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) if the group must stay a classic one.
@@ -82,7 +82,7 @@ def _make_upgrade_error(classic: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _make_upgrade_records(classic: ClassicGroup) -> list[Change]:
+def _make_upgrade_records(classic: ClassicGroup) -> list[GroupChange]:
     """Return the records of the members with their last assignment, which is also the target until the next one."""
     group_id, epoch = classic.group_id, classic.generation
     members = [_convert_to_consumer_member(classic, member) for member in classic.members.values()]
@@ -163,7 +163,7 @@ def downgrade_group(
     classic = ClassicGroup(context, group.group_id, group.offsets)
     classic.kind = CONSUMER_PROTOCOL
     classic.generation = group.epoch
-    classic.state = State.STABLE
+    classic.state = ClassicState.STABLE
     for member in members:
         classic.add_member(_convert_to_classic_member(group, member, target.get(member.member_id, {})))
     classic.protocol = classic.select_protocol()

@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 
-class Circumstances(NamedTuple):
+class ReconciliationState(NamedTuple):
     """What a member's next step depends on.
 
     `owned` is what its heartbeat reports to own, None if it reports nothing. `topic_ids` are the existing topics of its
@@ -35,7 +35,7 @@ class Circumstances(NamedTuple):
         return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())
 
 
-def reconcile_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def reconcile_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
@@ -45,19 +45,19 @@ def reconcile_member(member: ConsumerMember, circumstances: Circumstances) -> Co
     return NEXT[member.state](member, circumstances)
 
 
-def _reconcile_stable_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_stable_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     if member.epoch != circumstances.target_epoch:
         return _move_member_toward_target(member, circumstances)
     return _revoke_unsubscribed_topics(member, circumstances)
 
 
-def _reconcile_revoking_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_revoking_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     if not circumstances.may_still_own(member.pending_revocation):
         return _move_member_toward_target(member, circumstances)
     return _revoke_unsubscribed_topics(member, circumstances) if circumstances.subscription_changed else member
 
 
-def _reconcile_member_in_unknown_state(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_member_in_unknown_state(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     if circumstances.owned is None or circumstances.owned:
         message = "The consumer group member is in a unknown state. "
         raise KafkaError(
@@ -66,7 +66,7 @@ def _reconcile_member_in_unknown_state(member: ConsumerMember, circumstances: Ci
     return _move_member_toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
 
 
-def _revoke_unsubscribed_topics(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _revoke_unsubscribed_topics(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     """Revoke at once what the member no longer subscribes to; the target may only change later."""
     assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
     for topic_id, epochs in member.assigned.items():
@@ -81,7 +81,7 @@ def _revoke_unsubscribed_topics(member: ConsumerMember, circumstances: Circumsta
     return member.with_epoch_and_assignment(member.epoch, member.state, assigned, member.pending_revocation)
 
 
-def _move_member_toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _move_member_toward_target(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     unreleased = False
@@ -113,7 +113,7 @@ def _drop_empty_topics(partitions: dict[bytes, dict[int, int]]) -> PartitionEpoc
     return {topic_id: epochs for topic_id, epochs in partitions.items() if epochs}
 
 
-NEXT: dict[MemberState, Callable[[ConsumerMember, Circumstances], ConsumerMember]] = {
+NEXT: dict[MemberState, Callable[[ConsumerMember, ReconciliationState], ConsumerMember]] = {
     MemberState.STABLE: _reconcile_stable_member,
     MemberState.UNREVOKED_PARTITIONS: _reconcile_revoking_member,
     MemberState.UNRELEASED_PARTITIONS: _move_member_toward_target,

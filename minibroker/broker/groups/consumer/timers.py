@@ -8,7 +8,7 @@ from enum import Enum
 from minibroker.broker.clock import Clock, Timer
 
 
-class Purpose(Enum):
+class TimerPurpose(Enum):
     """What a timer waits for."""
 
     SESSION = "to be heard of"
@@ -22,9 +22,9 @@ class MemberTimers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._timers: dict[tuple[str, Purpose], Timer] = {}
+        self._timers: dict[tuple[str, TimerPurpose], Timer] = {}
 
-    def start_timer(self, member_id: str, purpose: Purpose, delay_ms: float, expired: Callable[[], None]) -> None:
+    def start_timer(self, member_id: str, purpose: TimerPurpose, delay_ms: float, expired: Callable[[], None]) -> None:
         """Call `expired` after the delay; a timer that runs already is restarted."""
         self.cancel_timers(member_id, purpose)
 
@@ -34,13 +34,13 @@ class MemberTimers:
 
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, call_expired)
 
-    def is_running(self, member_id: str, purpose: Purpose) -> bool:
+    def is_running(self, member_id: str, purpose: TimerPurpose) -> bool:
         """Return whether the member's timer for this runs."""
         return (member_id, purpose) in self._timers
 
-    def cancel_timers(self, member_id: str, *purposes: Purpose) -> None:
+    def cancel_timers(self, member_id: str, *purposes: TimerPurpose) -> None:
         """Cancel the member's timers for these purposes, or all."""
-        for purpose in purposes or Purpose:
+        for purpose in purposes or TimerPurpose:
             timer = self._timers.pop((member_id, purpose), None)
             if timer is not None:
                 timer.cancel()

@@ -17,7 +17,7 @@ from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
-from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
+from minibroker.broker.groups.consumer.reconciliation import ReconciliationState, reconcile_member
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
@@ -27,7 +27,7 @@ from minibroker.broker.groups.consumer.subscriptions import (
     hash_topic_metadata,
 )
 from minibroker.broker.groups.group import Group
-from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.group_entries import GroupChange
 from minibroker.broker.groups.heartbeats import JOINING_EPOCH
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
@@ -38,18 +38,18 @@ from minibroker.protocol.steps import Steps, split_into_portions
 log = logging.getLogger("minibroker.groups")
 
 
-class Update:
+class ConsumerGroupUpdate:
     """A change of `group`.
 
     A group that takes the place of another (`replaced`) is not recorded yet: `first` are the records that make it.
     """
 
     def __init__(
-        self, group: ConsumerGroupState, first_changes: Sequence[Change] = (), replaced: Group | None = None
+        self, group: ConsumerGroupState, first_changes: Sequence[GroupChange] = (), replaced: Group | None = None
     ) -> None:
         self.group = group
         self.replaced = replaced
-        self.changes: list[Change] = [*first_changes]
+        self.changes: list[GroupChange] = [*first_changes]
         self.epoch = group.epoch
         self.members = group.members
         self.target = group.target
@@ -213,7 +213,7 @@ class Update:
         """Bring a member a step nearer to its target; `owned` is what it reports to own. Raises KafkaError."""
         after = reconcile_member(
             member,
-            Circumstances(
+            ReconciliationState(
                 self.assignment_epoch,
                 self.target.get(member.member_id, {}),
                 owned,
@@ -278,7 +278,7 @@ def _resolve_subscribed_patterns(group: ConsumerGroupState) -> Steps[None]:
     if context.groups.get(group.group_id) is not group:
         return  # it was deleted or replaced meanwhile
     wanted = collect_subscribed_patterns(group.members.values())
-    update = Update(group)
+    update = ConsumerGroupUpdate(group)
     update.record_pattern_topics(
         {pattern: topics for pattern, topics in topics_by_pattern.items() if pattern in wanted}
     )

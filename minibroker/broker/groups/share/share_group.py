@@ -14,9 +14,9 @@ from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
-from minibroker.broker.groups.consumer.timers import Purpose
+from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_changes
 from minibroker.broker.groups.heartbeats import make_fenced_epoch_error
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
@@ -108,7 +108,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
         Raises KafkaError.
         """
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         before = self.members.get(member.member_id)
         members = {**self.members, member.member_id: member}
         if before is None or before[:5] != member[:5]:
@@ -143,7 +143,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         removed = [member.member_id for member in members]
         remaining = {key: member for key, member in self.members.items() if key not in removed}
         changes = [
-            Change(kind(group_id=self.group_id, member_id=member_id), None)
+            GroupChange(kind(group_id=self.group_id, member_id=member_id), None)
             for member_id in removed
             for kind in (
                 messages.ShareGroupCurrentMemberAssignmentKey,
@@ -160,13 +160,13 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     def begin_group_epoch(self) -> None:
         """Begin another epoch; the next heartbeat makes a new target. Raises KafkaError."""
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         self._begin_group_epoch_if_changed(changes, self.members, changed=True)
         self.append_changes(changes)
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def _record_new_partitions(self, changes: list[Change], initialized: StatesOf) -> StatesOf:
+    def _record_new_partitions(self, changes: list[GroupChange], initialized: StatesOf) -> StatesOf:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
         ready = self._list_topics_with_new_states(initialized)
         if ready:
@@ -174,7 +174,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         return ready
 
     def _begin_group_epoch_if_changed(
-        self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool
+        self, changes: list[GroupChange], members: Mapping[str, ShareMember], *, changed: bool
     ) -> int:
         """Begin another epoch if members or topics have changed; return the epoch."""
         found = hash_topic_metadata({name for member in members.values() for name in member.topic_names}, self._image)
@@ -210,7 +210,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         partitions = target.get(member.member_id, {})
         return {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in wanted}
 
-    def _iterate_target_records(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[Change]]:
+    def _iterate_target_records(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[GroupChange]]:
         """Yield the records of a target; the last one makes it valid."""
         for member_id, partitions in target.items():
             if self.target.get(member_id) != partitions:
@@ -239,7 +239,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         finally:
             self.is_assigning = False
 
-    def _concerns_present_member(self, change: Change) -> bool:
+    def _concerns_present_member(self, change: GroupChange) -> bool:
         """Return whether the record of a target is of the group, or of a member that has not been removed."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
@@ -365,7 +365,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             messages.ShareGroupStatePartitionMetadataKey,
             messages.ShareGroupMetadataKey,
         )
-        return encode_changes(Change(kind(group_id=self.group_id), None) for kind in kinds)
+        return encode_changes(GroupChange(kind(group_id=self.group_id), None) for kind in kinds)
 
     def restart_timers_after_load(self) -> None:
         for member_id in list(self.members):
@@ -375,7 +375,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "share.session.timeout.ms")
         self.start_timer_to_remove_member(
-            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
         )
 
     applied = {
@@ -391,22 +391,22 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 # --- records ----------------------------------------------------------------------------------------
 
 
-def _make_group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Change:
+def _make_group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupChange:
     value = messages.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return Change(messages.ShareGroupMetadataKey(group_id=group_id), value)
+    return GroupChange(messages.ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def _make_member_metadata_record(group_id: str, member: ShareMember) -> Change:
+def _make_member_metadata_record(group_id: str, member: ShareMember) -> GroupChange:
     value = messages.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
     )
-    return Change(messages.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return GroupChange(messages.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def _make_target_assignment_record(group_id: str, member_id: str, partitions: Partitions) -> Change:
+def _make_target_assignment_record(group_id: str, member_id: str, partitions: Partitions) -> GroupChange:
     kind = messages.ShareGroupTargetAssignmentMemberValue
     value = kind(
         topic_partitions=[
@@ -414,15 +414,15 @@ def _make_target_assignment_record(group_id: str, member_id: str, partitions: Pa
             for topic_id, indexes in sorted(partitions.items())
         ]
     )
-    return Change(messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return GroupChange(messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def _make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def _make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupChange:
     value = messages.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
-    return Change(messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return GroupChange(messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def _make_current_assignment_record(group_id: str, member: ShareMember) -> Change:
+def _make_current_assignment_record(group_id: str, member: ShareMember) -> GroupChange:
     kind = messages.ShareGroupCurrentMemberAssignmentValue
     value = kind(
         member_epoch=member.epoch,
@@ -433,10 +433,12 @@ def _make_current_assignment_record(group_id: str, member: ShareMember) -> Chang
             for topic_id, indexes in sorted(member.assigned.items())
         ],
     )
-    return Change(messages.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
+    return GroupChange(
+        messages.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value
+    )
 
 
-def _make_state_partitions_record(group_id: str, topics: StatesOf) -> Change:
+def _make_state_partitions_record(group_id: str, topics: StatesOf) -> GroupChange:
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[
@@ -444,4 +446,4 @@ def _make_state_partitions_record(group_id: str, topics: StatesOf) -> Change:
             for topic_id, (name, indexes) in sorted(topics.items())
         ]
     )
-    return Change(messages.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+    return GroupChange(messages.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)

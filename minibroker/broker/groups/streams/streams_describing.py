@@ -13,15 +13,15 @@ from minibroker.broker.groups.streams.tasks import AnyTasks, AssignedTasks, Task
 from minibroker.broker.groups.streams.topology import TopicInfo, Topology
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeResponse
 
-Described = StreamsGroupDescribeResponse.DescribedGroup
+DescribedGroup = StreamsGroupDescribeResponse.DescribedGroup
 DescribedTopic = StreamsGroupDescribeResponse.TopicInfo
 TaskIds = StreamsGroupDescribeResponse.TaskIds
 KeyValue = StreamsGroupDescribeResponse.KeyValue
 
 
-def describe_streams_group(group: StreamsGroup) -> Described:
+def describe_streams_group(group: StreamsGroup) -> DescribedGroup:
     """Return the group with its topology, and its members with their tasks and their targets."""
-    return Described(
+    return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -32,14 +32,14 @@ def describe_streams_group(group: StreamsGroup) -> Described:
     )
 
 
-def _describe_topology(group: StreamsGroup, topology: Topology) -> Described.Topology:
+def _describe_topology(group: StreamsGroup, topology: Topology) -> DescribedGroup.Topology:
     """Return the topology, with the numbers of partitions of its internal topics if they are known."""
     configured = group.configured
     ready = configured.subtopologies if configured is not None and configured.is_ready else None
-    return Described.Topology(
+    return DescribedGroup.Topology(
         epoch=topology.epoch,
         subtopologies=[
-            Described.Topology.Subtopology(
+            DescribedGroup.Topology.Subtopology(
                 subtopology_id=subtopology_id,
                 source_topics=sorted(each.source_topics),
                 repartition_sink_topics=sorted(each.repartition_sink_topics),
@@ -67,9 +67,9 @@ def _describe_topology_topics(topics: Iterable[TopicInfo], counts: Mapping[str, 
     ]
 
 
-def _describe_member(group: StreamsGroup, member: StreamsMember) -> Described.Member:
+def _describe_member(group: StreamsGroup, member: StreamsMember) -> DescribedGroup.Member:
     endpoint, offsets = member.user_endpoint, group.task_offsets.get(member.member_id, NO_OFFSETS)
-    return Described.Member(
+    return DescribedGroup.Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
         instance_id=member.instance_id,

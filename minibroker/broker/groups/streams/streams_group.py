@@ -12,9 +12,9 @@ from typing import Any
 from minibroker.broker.clock import Timer
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.consumer.timers import Purpose
+from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
@@ -22,8 +22,8 @@ from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, parse_task_set
-from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, Configured, Topology
-from minibroker.broker.groups.streams.warm_ups import Step
+from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, ConfiguredTopology, Topology
+from minibroker.broker.groups.streams.warm_ups import WarmUpStep
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import streams_group_records as messages
@@ -61,9 +61,9 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         self.warmup_keepers: dict[TaskId, set[str]] = {}
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.warms_up: dict[str, bool] = {}
-        self.step: Step | None = None
+        self.step: WarmUpStep | None = None
         self.refining_epoch = NEVER
-        self.configured: Configured | None = None
+        self.configured: ConfiguredTopology | None = None
         self.endpoint_epoch = 0
         self.shutdown_member_id: str | None = None
         self.initial_delay: Timer | None = None
@@ -141,7 +141,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         """Begin another epoch, for which the next heartbeat makes a target. Raises KafkaError."""
         self.append_changes([self._make_next_epoch_record()])
 
-    def _make_next_epoch_record(self) -> Change:
+    def _make_next_epoch_record(self) -> GroupChange:
         said = self.metadata_hash, self.validated_epoch, self.assignment_configs
         return streams_recording.make_group_epoch_record(self.group_id, self.epoch + 1, *said)
 
@@ -171,7 +171,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "streams.session.timeout.ms")
         self.start_timer_to_remove_member(
-            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
         )
 
     def schedule_rebalance_timeout(self, member: StreamsMember) -> None:
@@ -179,7 +179,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         if member.state is MemberState.UNREVOKED_TASKS:
             self.schedule_revocation_timeout(member, "tasks")
         else:
-            self.timers.cancel_timers(member.member_id, Purpose.REVOCATION)
+            self.timers.cancel_timers(member.member_id, TimerPurpose.REVOCATION)
 
     def begin_initial_rebalance_delay(self, then: Callable[[], None]) -> None:
         """Call `then` when the first members have had time to join, unless that time runs already or is 0."""

@@ -22,13 +22,13 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
 from minibroker.broker.groups.streams.streams_updating import (
-    Update,
+    StreamsGroupUpdate,
     keep_leaving_static_member,
     make_target_assignments_soon,
 )
 from minibroker.broker.groups.streams.streams_validation import check_member_epoch, parse_owned_tasks
 from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
-from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
+from minibroker.broker.groups.streams.topology import HeartbeatStatus, NewTopic, TopologyProblem
 from minibroker.broker.groups.streams.warm_ups import FIRST_WITH_WARM_UPS
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
@@ -40,7 +40,7 @@ EndpointToPartitions = StreamsGroupHeartbeatResponse.EndpointToPartitions
 TopicPartition = StreamsGroupHeartbeatResponse.TopicPartition
 
 
-class Answer(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The answer to a heartbeat, and the internal topics that are missing."""
 
     response: StreamsGroupHeartbeatResponse
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 def heartbeat(
     coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest, caller: Caller, version: int
-) -> Answer:
+) -> HeartbeatAnswer:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
     Raises KafkaError with the answer's code, and nothing has changed.
@@ -57,11 +57,11 @@ def heartbeat(
     if request.member_epoch < JOINING_EPOCH:
         _remove_leaving_member(coordinator.get_streams_group(request.group_id), request)
         left = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
-        return Answer(left, {})
+        return HeartbeatAnswer(left, {})
     owned = parse_owned_tasks(request)
     group, replaced = _find_group_and_replaced(coordinator, request)
     is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
-    update = Update(group, replaced)
+    update = StreamsGroupUpdate(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
         update.check_room_for_member(request.member_id, request.instance_id)
     before = _find_or_make_member(update, request, owned)
@@ -85,7 +85,7 @@ def heartbeat(
     response.task_offset_interval_ms = update.get_group_config("streams.task.offset.interval.ms")
     if version >= FIRST_WITH_WARM_UPS:
         _add_warm_up_status(update, after, response)
-    return Answer(
+    return HeartbeatAnswer(
         response,
         {} if update.configured is None else update.configured.missing,
     )
@@ -131,7 +131,9 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
 # --- who it is ----------------------------------------------------------------------------------
 
 
-def _find_or_make_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
+def _find_or_make_member(
+    update: StreamsGroupUpdate, request: StreamsGroupHeartbeatRequest, owned: Tasks | None
+) -> StreamsMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     group, member_id, instance_id = update.group, request.member_id, request.instance_id
     if request.member_epoch == JOINING_EPOCH:
@@ -143,7 +145,7 @@ def _find_or_make_member(update: Update, request: StreamsGroupHeartbeatRequest, 
     return member
 
 
-def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> StreamsMember:
+def _find_or_make_static_member(update: StreamsGroupUpdate, member_id: str, instance_id: str) -> StreamsMember:
     """Return a new static member, or one that was away for a while, with its new id."""
     static = update.group.find_static_member(instance_id)
     if static is None:
@@ -178,7 +180,7 @@ def _apply_heartbeat(member: StreamsMember, request: StreamsGroupHeartbeatReques
 
 
 def _make_heartbeat_response(
-    update: Update,
+    update: StreamsGroupUpdate,
     request: StreamsGroupHeartbeatRequest,
     before: StreamsMember,
     member: StreamsMember,
@@ -209,25 +211,29 @@ def _make_heartbeat_response(
     return response
 
 
-def _add_warm_up_status(update: Update, member: StreamsMember, response: StreamsGroupHeartbeatResponse) -> None:
+def _add_warm_up_status(
+    update: StreamsGroupUpdate, member: StreamsMember, response: StreamsGroupHeartbeatResponse
+) -> None:
     """Say how far tasks are to be restored, and which tags are missing."""
     response.acceptable_recovery_lag = update.get_group_config("streams.acceptable.recovery.lag")
     missing = [tag for tag in update.get_group_config(RACK_TAGS) if tag not in dict(member.client_tags)]
     if missing:
         detail = f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
         detail += "Configure them via 'client.tag.<tagKey>' in your Streams config."
-        status = StreamsGroupHeartbeatResponse.Status(status_code=Status.MISSING_CLIENT_TAGS, status_detail=detail)
+        status = StreamsGroupHeartbeatResponse.Status(
+            status_code=HeartbeatStatus.MISSING_CLIENT_TAGS, status_detail=detail
+        )
         response.status = [*(response.status or ()), status]
 
 
-def _iterate_status_problems(update: Update) -> Iterable[Problem]:
+def _iterate_status_problems(update: StreamsGroupUpdate) -> Iterable[TopologyProblem]:
     """Yield what the answer says about the group."""
     yield from update.status
     if update.configured is not None and update.configured.problem is not None:
         yield update.configured.problem
     if update.group.shutdown_member_id is not None:
         detail = f"Streams group member {update.group.shutdown_member_id} encountered a fatal error and requested a "
-        yield Problem(Status.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
+        yield TopologyProblem(HeartbeatStatus.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
 
 
 def _encode_task_ids(tasks: AnyTasks) -> list[TaskIds]:

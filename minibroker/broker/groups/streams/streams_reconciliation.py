@@ -32,7 +32,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 IsTaken = Callable[[TaskId], bool]
 
 
-class Circumstances(NamedTuple):
+class TaskCircumstances(NamedTuple):
     """What a member's next step depends on.
 
     `owned` are the tasks that its heartbeat reports to run, None if it reports nothing. `is_active` says whether any
@@ -58,7 +58,7 @@ class Circumstances(NamedTuple):
         return not revoked.is_empty and self.may_member_run_any(revoked)
 
 
-def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
+def reconcile_member(member: StreamsMember, circumstances: TaskCircumstances) -> StreamsMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
@@ -79,7 +79,7 @@ def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> Str
     return _move_member_toward_target(member, circumstances, member.epoch)
 
 
-def _move_member_toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
+def _move_member_toward_target(member: StreamsMember, circumstances: TaskCircumstances, epoch: int) -> StreamsMember:
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
     assigned, target = member.assigned, circumstances.target
     kept = AssignedTasks(
@@ -115,7 +115,7 @@ def _move_member_toward_target(member: StreamsMember, circumstances: Circumstanc
 
 
 def _revoke_tasks_with_changed_role(
-    assigned: AssignedTasks, target: Tasks, kept: AssignedTasks, revoked: AssignedTasks
+    assigned: AssignedTasks, target: Tasks, kept_tasks: AssignedTasks, revoked_tasks: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
 
@@ -127,31 +127,36 @@ def _revoke_tasks_with_changed_role(
         _intersect_tasks(target.warmup, assigned.standby),
     )
     return (
-        kept._replace(
-            standby=_join_tasks(kept.standby, _join_tasks(demoted, standby)),
-            warmup=_join_tasks(kept.warmup, warmup),
+        kept_tasks._replace(
+            standby=_join_tasks(kept_tasks.standby, _join_tasks(demoted, standby)),
+            warmup=_join_tasks(kept_tasks.warmup, warmup),
         ),
-        revoked._replace(
-            standby=_subtract_tasks(revoked.standby, warmup), warmup=_subtract_tasks(revoked.warmup, standby)
+        revoked_tasks._replace(
+            standby=_subtract_tasks(revoked_tasks.standby, warmup),
+            warmup=_subtract_tasks(revoked_tasks.warmup, standby),
         ),
     )
 
 
 def _revoke_tasks_becoming_active(
-    assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks, circumstances: Circumstances
+    assigned: AssignedTasks,
+    new_tasks: Tasks,
+    kept_tasks: AssignedTasks,
+    revoked_tasks: AssignedTasks,
+    circumstances: TaskCircumstances,
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
     target = circumstances.target.active
-    revoked = revoked._replace(
-        standby=_subtract_tasks(revoked.standby, target), warmup=_subtract_tasks(revoked.warmup, target)
+    revoked_tasks = revoked_tasks._replace(
+        standby=_subtract_tasks(revoked_tasks.standby, target), warmup=_subtract_tasks(revoked_tasks.warmup, target)
     )
-    now: TaskSet = {} if circumstances.must_wait_for_revocation(revoked) else given.active
+    now: TaskSet = {} if circumstances.must_wait_for_revocation(revoked_tasks) else new_tasks.active
     return (
-        kept._replace(
-            standby=_join_tasks(kept.standby, _subtract_tasks(_intersect_tasks(assigned.standby, target), now)),
-            warmup=_join_tasks(kept.warmup, _subtract_tasks(_intersect_tasks(assigned.warmup, target), now)),
+        kept_tasks._replace(
+            standby=_join_tasks(kept_tasks.standby, _subtract_tasks(_intersect_tasks(assigned.standby, target), now)),
+            warmup=_join_tasks(kept_tasks.warmup, _subtract_tasks(_intersect_tasks(assigned.warmup, target), now)),
         ),
-        revoked,
+        revoked_tasks,
     )
 
 
@@ -180,7 +185,7 @@ def _join_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 
-def _select_free_tasks(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
+def _select_free_tasks(tasks: Tasks, circumstances: TaskCircumstances, own: AssignedTasks) -> Tasks:
     """Return those of the tasks that nobody has who must give them up first; the member's `own` change in place."""
     at = circumstances
 
@@ -194,10 +199,10 @@ def _select_free_tasks(wanted: Tasks, circumstances: Circumstances, own: Assigne
         return at.is_active_here(task) and not contains_task(own.active, task)
 
     return Tasks(
-        _drop_taken_tasks(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
-        _drop_taken_tasks(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
+        _drop_taken_tasks(tasks.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
+        _drop_taken_tasks(tasks.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
         _drop_taken_tasks(
-            wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)
+            tasks.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.group_entries import GroupChange
 from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.tasks import Tasks, TaskSet
 from minibroker.broker.groups.streams.topology import Topology
@@ -15,7 +15,7 @@ _Target = messages.StreamsGroupTargetAssignmentMemberValue
 
 def make_group_epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
-) -> Change:
+) -> GroupChange:
     """Return the record of a new group epoch, with the settings that the assignor will use for it."""
     kind = messages.StreamsGroupMetadataValue
     value = kind(
@@ -24,34 +24,34 @@ def make_group_epoch_record(
         validated_topology_epoch=validated_topology_epoch,
         last_assignment_configs=[kind.LastAssignmentConfig(key=key, value=each) for key, each in configs.items()],
     )
-    return Change(messages.StreamsGroupMetadataKey(group_id=group_id), value)
+    return GroupChange(messages.StreamsGroupMetadataKey(group_id=group_id), value)
 
 
-def make_topology_record(group_id: str, topology: Topology) -> Change:
+def make_topology_record(group_id: str, topology: Topology) -> GroupChange:
     """Return the record of the group's topology."""
-    return Change(messages.StreamsGroupTopologyKey(group_id=group_id), topology.value)
+    return GroupChange(messages.StreamsGroupTopologyKey(group_id=group_id), topology.value)
 
 
-def make_member_metadata_record(group_id: str, member: StreamsMember) -> Change:
+def make_member_metadata_record(group_id: str, member: StreamsMember) -> GroupChange:
     """Return the record of what a member says of itself."""
     key = messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.make_metadata_value())
+    return GroupChange(key, member.make_metadata_value())
 
 
-def make_current_assignment_record(group_id: str, member: StreamsMember) -> Change:
+def make_current_assignment_record(group_id: str, member: StreamsMember) -> GroupChange:
     """Return the record of a member's epoch and tasks."""
     key = messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.make_current_assignment_value())
+    return GroupChange(key, member.make_current_assignment_value())
 
 
-def make_target_assignment_record(group_id: str, member_id: str, tasks: Tasks) -> Change:
+def make_target_assignment_record(group_id: str, member_id: str, tasks: Tasks) -> GroupChange:
     """Return the record of a member's target assignment."""
     value = _Target(
         active_tasks=_encode_target_tasks(tasks.active),
         standby_tasks=_encode_target_tasks(tasks.standby),
         warmup_tasks=_encode_target_tasks(tasks.warmup),
     )
-    return Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return GroupChange(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def _encode_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
@@ -61,31 +61,31 @@ def _encode_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
     ]
 
 
-def make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupChange:
     """Return the record of the epoch of the target assignment."""
     value = messages.StreamsGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
-    return Change(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return GroupChange(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def make_member_tombstones(group_id: str, member_id: str) -> list[Change]:
+def make_member_tombstones(group_id: str, member_id: str) -> list[GroupChange]:
     """Return the tombstones of a member, in Kafka's order, which Kafka requires when it reads them."""
     return [
-        Change(messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        Change(messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        GroupChange(messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        GroupChange(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        GroupChange(messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     ]
 
 
-def make_group_tombstones(group_id: str, members: Iterable[str]) -> list[Change]:
+def make_group_tombstones(group_id: str, members: Iterable[str]) -> list[GroupChange]:
     """Return the tombstones of all records of a group, in Kafka's order."""
     gone = [make_member_tombstones(group_id, member_id) for member_id in members]
     return [
         *(changes[0] for changes in gone),
         *(changes[1] for changes in gone),
-        Change(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        GroupChange(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(changes[2] for changes in gone),
-        Change(messages.StreamsGroupMetadataKey(group_id=group_id), None),
-        Change(messages.StreamsGroupTopologyKey(group_id=group_id), None),
+        GroupChange(messages.StreamsGroupMetadataKey(group_id=group_id), None),
+        GroupChange(messages.StreamsGroupTopologyKey(group_id=group_id), None),
     ]

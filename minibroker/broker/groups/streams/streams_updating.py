@@ -15,31 +15,31 @@ from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, get_group_config
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.group import Group
-from minibroker.broker.groups.group_entries import Change
+from minibroker.broker.groups.group_entries import GroupChange
 from minibroker.broker.groups.heartbeats import JOINING_EPOCH
-from minibroker.broker.groups.reconciling_group import State
+from minibroker.broker.groups.reconciling_group import GroupState
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
 from minibroker.broker.groups.streams.streams_member import StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
+from minibroker.broker.groups.streams.streams_reconciliation import TaskCircumstances, reconcile_member
 from minibroker.broker.groups.streams.streams_validation import check_owned_tasks
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
 from minibroker.broker.groups.streams.topology import (
-    Configured,
-    Problem,
+    ConfiguredTopology,
+    HeartbeatStatus,
     SaidTopology,
-    Status,
     Topology,
+    TopologyProblem,
     configure_topology,
     parse_topology,
 )
 from minibroker.broker.groups.streams.warm_ups import (
     FIRST_WITH_WARM_UPS,
-    Situation,
-    Step,
     WarmUpSettings,
+    WarmUpSituation,
+    WarmUpStep,
     choose_next_step_to_target,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -53,14 +53,14 @@ PORTION = 20  # records of members' targets, which are appended together
 STANDBY_REPLICAS = "num.standby.replicas"  # as its value is recorded
 
 
-class Target(NamedTuple):
+class TargetForNow(NamedTuple):
     """What a member is brought nearer to now."""
 
     epoch: int
     tasks: Tasks
 
 
-class Update:
+class StreamsGroupUpdate:
     """A change of `group`, which may take the place of another group (`replaced`).
 
     `status` is what the answer to the heartbeat says about the group.
@@ -68,11 +68,11 @@ class Update:
 
     def __init__(self, group: StreamsGroup, replaced: Group | None = None) -> None:
         self.group = group
-        self.status: list[Problem] = []
+        self.status: list[TopologyProblem] = []
         self.members = dict(group.members)
-        self.configured: Configured | None = group.configured
+        self.configured: ConfiguredTopology | None = group.configured
         self._replaced = replaced
-        self._changes: list[Change] = []
+        self._changes: list[GroupChange] = []
         self._topology = group.topology
         self._target = group.target
         self._epoch = group.epoch
@@ -144,7 +144,7 @@ class Update:
         present = self.group.topology
         if present is not None and member.topology_epoch < present.epoch:
             detail = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
-            self.status.append(Problem(Status.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
+            self.status.append(TopologyProblem(HeartbeatStatus.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
 
     def refresh_topology_topics(self, owned: Tasks | None) -> None:
         """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
@@ -198,7 +198,7 @@ class Update:
             step is not None
             and step.epoch == self.group.epoch
             and step.allows_next_step(member_id, self._get_task_offsets(member_id), self._make_warm_up_settings())
-            and self.group.state_name == State.STABLE
+            and self.group.state_name == GroupState.STABLE
         )
 
     def _make_warm_up_settings(self) -> WarmUpSettings:
@@ -207,14 +207,14 @@ class Update:
             self.get_group_config("streams.acceptable.recovery.lag"),
         )
 
-    def find_or_make_target(self, member: StreamsMember) -> Target | None:
+    def find_or_make_target(self, member: StreamsMember) -> TargetForNow | None:
         """Return what to bring a member nearer to, after making a new target if that is due and takes little time.
 
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
         """
         if self.group.initial_delay is not None:
             self._report_assignment_delayed("initial rebalance delay")
-            return Target(self._assignment_epoch, NO_TASKS)
+            return TargetForNow(self._assignment_epoch, NO_TASKS)
         if self._must_delay_target():
             self._report_assignment_delayed("assignment interval")
         self._assigns_later = self.is_target_or_step_due and not self._is_small_assignment()
@@ -225,7 +225,7 @@ class Update:
             return None
         tasks = (step or run_all_steps(self._choose_step_to_target())).tasks.get(member.member_id)
         target = self._target.get(member.member_id, NO_TASKS) if tasks is None else tasks
-        return Target(self._assignment_epoch, target)
+        return TargetForNow(self._assignment_epoch, target)
 
     @property
     def is_target_or_step_due(self) -> bool:
@@ -233,7 +233,7 @@ class Update:
         return self._is_target_due or self._step_to_target is None
 
     @property
-    def _step_to_target(self) -> Step | None:
+    def _step_to_target(self) -> WarmUpStep | None:
         return self._step if self._step is not None and self._step.epoch == self._assignment_epoch else None
 
     @property
@@ -259,7 +259,7 @@ class Update:
 
     def _report_assignment_delayed(self, reason: str) -> None:
         detail = f"Assignment delayed due to the configured {reason}."
-        self.status.append(Problem(Status.ASSIGNMENT_DELAYED, detail))
+        self.status.append(TopologyProblem(HeartbeatStatus.ASSIGNMENT_DELAYED, detail))
 
     def make_target_if_due(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
@@ -276,9 +276,9 @@ class Update:
         self._changes.append(streams_recording.make_target_epoch_record(self.group.group_id, self._epoch, made_ms))
         self._assignment_epoch = self._epoch
 
-    def _choose_step_to_target(self) -> Steps[Step]:
+    def _choose_step_to_target(self) -> Steps[WarmUpStep]:
         found = self.configured.subtopologies or {} if self.configured and self.configured.is_ready else {}
-        situation = Situation(
+        situation = WarmUpSituation(
             self.members,
             self._target,
             {name for name, each in found.items() if each.is_stateful},
@@ -322,7 +322,7 @@ class Update:
     # --- one member -------------------------------------------------------------------------------
 
     def reconcile_member(
-        self, member: StreamsMember, target: Target | None, owned: Tasks | None, *, in_place: bool
+        self, member: StreamsMember, target: TargetForNow | None, owned: Tasks | None, *, in_place: bool
     ) -> StreamsMember:
         """Bring a member a step nearer to its target; `owned` are the tasks that it reports to run.
 
@@ -333,7 +333,7 @@ class Update:
         group, process_id = self.group, member.process_id
         after = reconcile_member(
             member,
-            Circumstances(
+            TaskCircumstances(
                 target.epoch,
                 target.tasks,
                 owned,
@@ -410,7 +410,11 @@ def _ignore_results(*_: None) -> None:
 def make_target_assignments(group: StreamsGroup) -> Steps[None]:
     """Make targets until there is one for the group's present epoch."""
     try:
-        while not group.is_empty and group.configured is not None and (update := Update(group)).is_target_or_step_due:
+        while (
+            not group.is_empty
+            and group.configured is not None
+            and (update := StreamsGroupUpdate(group)).is_target_or_step_due
+        ):
             yield from update.make_target_if_due()
             yield from update.append_changes_in_portions()
             if group.context.groups.get(group.group_id) is not group:
@@ -427,6 +431,6 @@ def keep_leaving_static_member(group: StreamsGroup, member: StreamsMember, epoch
     away = member._replace(
         epoch=epoch, assigned=member.assigned._replace(active=active), pending_revocation=type(member.assigned)()
     )
-    changes: Sequence[Change] = [streams_recording.make_current_assignment_record(group.group_id, away)]
+    changes: Sequence[GroupChange] = [streams_recording.make_current_assignment_record(group.group_id, away)]
     group.append_changes(changes)
     group.schedule_rebalance_timeout(away)

@@ -15,8 +15,8 @@ from minibroker.broker.groups.streams.tasks import Tasks, parse_task_set
 from minibroker.broker.groups.streams.topology import (
     MAXIMUM_NAMES,
     MAXIMUM_TASKS,
-    Configured,
     ConfiguredSubtopology,
+    ConfiguredTopology,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
@@ -79,7 +79,7 @@ def parse_owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     return Tasks(parse_task_set(active), parse_task_set(standby), parse_task_set(warmup))
 
 
-def check_owned_tasks(owned: Tasks | None, configured: Configured) -> None:
+def check_owned_tasks(owned: Tasks | None, configured: ConfiguredTopology) -> None:
     """Check that the topology has the tasks that a member reports. Raises KafkaError(INVALID_REQUEST)."""
     if owned is not None and configured.subtopologies is not None:
         for tasks in owned:

@@ -30,7 +30,7 @@ NOT_SAID = 0  # a number of partitions or replicas that the broker is to choose
 LISTED = 3  # names in a message
 
 
-class Status(IntEnum):
+class HeartbeatStatus(IntEnum):
     """What a heartbeat's answer says about the group (StreamsGroupHeartbeatResponse.Status)."""
 
     STALE_TOPOLOGY = 0
@@ -159,10 +159,10 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-class Problem(NamedTuple):
+class TopologyProblem(NamedTuple):
     """What keeps a group from getting tasks, for the status of the heartbeats' answers."""
 
-    status: Status
+    status: HeartbeatStatus
     detail: str
 
 
@@ -175,12 +175,12 @@ class ConfiguredSubtopology(NamedTuple):
     partition_counts: Mapping[str, int]
 
 
-class Configured(NamedTuple):
+class ConfiguredTopology(NamedTuple):
     """A topology beside the topics that there are. `subtopologies` is None if the numbers of tasks are not known."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     missing: Mapping[str, NewTopic] = {}
-    problem: Problem | None = None
+    problem: TopologyProblem | None = None
 
     def iterate_task_ids(self, *, stateful_only: bool = False) -> Iterator[TaskId]:
         """Yield the tasks of all subtopologies, or of those with state."""
@@ -194,39 +194,41 @@ class Configured(NamedTuple):
         return self.problem is None
 
 
-class _Misconfigured(Exception):
+class _MisconfiguredTopology(Exception):
     """A topology that needs topics which are missing, or have another number of partitions."""
 
-    def __init__(self, status: Status, detail: str) -> None:
+    def __init__(self, status: HeartbeatStatus, detail: str) -> None:
         super().__init__(detail)
-        self.problem = Problem(status, detail)
+        self.problem = TopologyProblem(status, detail)
 
 
-def configure_topology(topology: Topology, image: Image) -> Configured:
+def configure_topology(topology: Topology, image: Image) -> ConfiguredTopology:
     """Return a topology with the numbers of its tasks, and what is missing.
 
     Raises KafkaError(STREAMS_INVALID_TOPOLOGY) for a topology that cannot work with any topics.
     """
     try:
         _check_source_topics_exist(topology, image)
-        counts = _Counts(topology, image)
+        counts = _PartitionCounts(topology, image)
         subtopologies = {each: _configure_subtopology(one, counts) for each, one in topology.subtopologies.items()}
         if sum(each.task_count for each in subtopologies.values()) > MAXIMUM_TASKS:
             raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
         missing = _find_missing_topics(topology, image, counts)
-    except _Misconfigured as failure:
-        return Configured(None, {}, failure.problem)
+    except _MisconfiguredTopology as failure:
+        return ConfiguredTopology(None, {}, failure.problem)
     if not missing:
-        return Configured(subtopologies)
+        return ConfiguredTopology(subtopologies)
     detail = f"Internal topics are missing: {_format_topic_names(sorted(missing))}"
-    return Configured(subtopologies, missing, Problem(Status.MISSING_INTERNAL_TOPICS, detail))
+    return ConfiguredTopology(subtopologies, missing, TopologyProblem(HeartbeatStatus.MISSING_INTERNAL_TOPICS, detail))
 
 
 def _check_source_topics_exist(topology: Topology, image: Image) -> None:
     sources = {name for each in topology.subtopologies.values() for name in each.source_topics}
     missing = sorted(sources - image.topics.keys())
     if missing:
-        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_format_topic_names(missing)} are missing.")
+        raise _MisconfiguredTopology(
+            HeartbeatStatus.MISSING_SOURCE_TOPICS, f"Source topics {_format_topic_names(missing)} are missing."
+        )
 
 
 def _format_topic_names(names: list[str]) -> str:
@@ -234,7 +236,7 @@ def _format_topic_names(names: list[str]) -> str:
     return f"{shown} and {len(names) - LISTED} additional topics" if len(names) > LISTED else shown
 
 
-def _configure_subtopology(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
+def _configure_subtopology(subtopology: Subtopology, counts: _PartitionCounts) -> ConfiguredSubtopology:
     read = (*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics))
     internal = (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
     return ConfiguredSubtopology(
@@ -245,7 +247,7 @@ def _configure_subtopology(subtopology: Subtopology, counts: _Counts) -> Configu
     )
 
 
-def _find_missing_topics(topology: Topology, image: Image, counts: _Counts) -> dict[str, NewTopic]:
+def _find_missing_topics(topology: Topology, image: Image, counts: _PartitionCounts) -> dict[str, NewTopic]:
     """Return the internal topics to create; those that exist must have the right number of partitions."""
     missing = {}
     for subtopology in topology.subtopologies.values():
@@ -258,11 +260,11 @@ def _find_missing_topics(topology: Topology, image: Image, counts: _Counts) -> d
             elif info.name in counts.decided and len(topic.partitions) != expected:
                 detail = f"Existing topic {info.name} has different number of partitions: "
                 detail += f"expected {expected}, found {len(topic.partitions)}"
-                raise _Misconfigured(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+                raise _MisconfiguredTopology(HeartbeatStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
     return missing
 
 
-class _Counts:
+class _PartitionCounts:
     """The numbers of partitions of all topics of a topology: those that exist, and those that were decided on.
 
     A repartition topic has as many as the largest topic of those that write to it read, unless the application says
@@ -354,8 +356,8 @@ class _Counts:
         count = max((given or counts).values())
         for name in sorted(names & self._internal):
             if name in fixed and fixed[name] != count:
-                raise _Misconfigured(
-                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                raise _MisconfiguredTopology(
+                    HeartbeatStatus.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Number of partitions [{fixed[name]}] of repartition topic [{name}] doesn't match number of "
                     f"partitions [{count}] of the source topic.",
                 )
@@ -383,10 +385,10 @@ def _iterate_copartition_groups(subtopology: Subtopology) -> Iterator[frozenset[
             yield together
 
 
-def _make_unequal_counts_error(counts: Mapping[str, int]) -> _Misconfigured:
+def _make_unequal_counts_error(counts: Mapping[str, int]) -> _MisconfiguredTopology:
     found = ", ".join(f"{name}={count}" for name, count in counts.items())
     detail = f"Following topics do not have the same number of partitions: [{{{found}}}]"
-    return _Misconfigured(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    return _MisconfiguredTopology(HeartbeatStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 def _make_invalid_topology_error(message: str) -> KafkaError:

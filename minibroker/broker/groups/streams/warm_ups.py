@@ -45,7 +45,7 @@ class WarmUpSettings(NamedTuple):
     acceptable_lag: int
 
 
-class Step(NamedTuple):
+class WarmUpStep(NamedTuple):
     """The step to the target of an epoch: the tasks of the members for which it is not the target itself.
 
     `awaited` has the tasks that begin to move when the member has caught up. Of the members in `unheard` it is not
@@ -68,7 +68,7 @@ class Step(NamedTuple):
         return any(offsets.is_caught_up(task, settings.acceptable_lag) for task in awaited)
 
 
-class Situation(NamedTuple):
+class WarmUpSituation(NamedTuple):
     """What a step depends on. `warms_up` says of members that were heard of whether they can have warm-ups."""
 
     members: Mapping[str, StreamsMember]
@@ -78,7 +78,7 @@ class Situation(NamedTuple):
     warms_up: Mapping[str, bool]
 
 
-class _Move(NamedTuple):
+class _PostponedMove(NamedTuple):
     """A task that stays with its present owner for now."""
 
     task: TaskId
@@ -99,7 +99,7 @@ class _Process:
         return self.count / len(self.members)
 
 
-class _Patch:
+class _MemberPatch:
     """What is other than in the target, for one member."""
 
     def __init__(self) -> None:
@@ -122,13 +122,13 @@ def _change_task_set(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -
     return group_by_subtopology((set(list_tasks(tasks)) | added) - removed) if added or removed else tasks
 
 
-def choose_next_step_to_target(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
+def choose_next_step_to_target(situation: WarmUpSituation, epoch: int, settings: WarmUpSettings) -> Steps[WarmUpStep]:
     """Return the next step to the target of an epoch."""
     known = [situation.warms_up.get(member_id) for member_id in situation.members]
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
     if not settings.warm_ups or not may_warm_up or not situation.stateful:
-        return Step(epoch, settings)
-    planner = _Planner(situation, settings)
+        return WarmUpStep(epoch, settings)
+    planner = _StepPlanner(situation, settings)
     yield from planner.note_task_owners()
     yield from planner.find_task_moves()
     planner.assign_warm_up_tasks()
@@ -137,21 +137,21 @@ def choose_next_step_to_target(situation: Situation, epoch: int, settings: WarmU
         member_id: patch.apply_to_tasks(situation.target.get(member_id, NO_TASKS))
         for member_id, patch in planner.patches.items()
     }
-    return Step(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
+    return WarmUpStep(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
 
 
-class _Planner:
-    def __init__(self, situation: Situation, settings: WarmUpSettings) -> None:
+class _StepPlanner:
+    def __init__(self, situation: WarmUpSituation, settings: WarmUpSettings) -> None:
         self._situation = situation
         self._settings = settings
         self._owners: dict[TaskId, str] = {}
         self._processes: dict[str, _Process] = {}
-        self._moves: list[_Move] = []
+        self._moves: list[_PostponedMove] = []
         self._borrowed: set[TaskId] = set()
-        self._kept: list[_Move] = []
-        self._new: list[_Move] = []  # neither has anything of its state in its new process,
-        self._beside: list[_Move] = []  # nor has another member of that process a standby
-        self.patches: dict[str, _Patch] = {}
+        self._kept: list[_PostponedMove] = []
+        self._new: list[_PostponedMove] = []  # neither has anything of its state in its new process,
+        self._beside: list[_PostponedMove] = []  # nor has another member of that process a standby
+        self.patches: dict[str, _MemberPatch] = {}
         self.awaited: dict[str, set[TaskId]] = {}
         self.unheard: set[str] = set()
 
@@ -196,7 +196,7 @@ class _Planner:
                 for task in portion:
                     owner_id = self._owners.get(task, target_id)
                     if owner_id != target_id and not self._may_move_task_now(task, owner_id, target_id):
-                        self._postpone_move(_Move(task, owner_id, target_id))
+                        self._postpone_move(_PostponedMove(task, owner_id, target_id))
                 yield
 
     def _may_move_task_now(self, task: TaskId, owner_id: str, target_id: str) -> bool:
@@ -212,7 +212,7 @@ class _Planner:
             for member in self._iterate_members_with_copy(task, process)
         )
 
-    def _postpone_move(self, move: _Move) -> None:
+    def _postpone_move(self, move: _PostponedMove) -> None:
         self._moves.append(move)
         copy = next(self._iterate_members_with_copy(move.task, self._get_process_of_member(move.target_id)), None)
         if copy is not None and contains_task(copy.assigned.warmup, move.task):
@@ -224,7 +224,7 @@ class _Planner:
         else:
             (self._new if copy is None else self._beside).append(move)
 
-    def _use_standby_to_prepare_move(self, move: _Move, member_id: str) -> None:
+    def _use_standby_to_prepare_move(self, move: _PostponedMove, member_id: str) -> None:
         """Let a standby of the new process prepare the move."""
         self._borrowed.add(move.task)
         self._get_patch_of_member(member_id).standby.add(move.task)
@@ -265,21 +265,21 @@ class _Planner:
             slots_left -= 1
         return slots_left
 
-    def _rank_move_by_load(self, move: _Move) -> tuple[float, float, TaskId]:
+    def _rank_move_by_load(self, move: _PostponedMove) -> tuple[float, float, TaskId]:
         return (
             self._get_process_of_member(move.target_id).tasks_per_member,
             -self._get_process_of_member(move.owner_id).tasks_per_member,
             move.task,
         )
 
-    def _add_warm_up_task(self, move: _Move) -> None:
+    def _add_warm_up_task(self, move: _PostponedMove) -> None:
         self._get_patch_of_member(move.target_id).warmup.add(move.task)
         self.awaited.setdefault(move.target_id, set()).add(move.task)
 
     # --- the tasks of the step ----------------------------------------------------------------------
 
-    def _get_patch_of_member(self, member_id: str) -> _Patch:
-        return self.patches.setdefault(member_id, _Patch())
+    def _get_patch_of_member(self, member_id: str) -> _MemberPatch:
+        return self.patches.setdefault(member_id, _MemberPatch())
 
     def keep_standbys(self) -> Steps[None]:
         """Leave the tasks with their owners, and find room for their standbys.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Final
 
-from minibroker.registry.formats.avro.avro_compatibility import Comparison, Part
-from minibroker.registry.formats.avro.avro_types import Parser
-from minibroker.registry.formats.avro.avro_writing import write_canonical, write_normalized
-from minibroker.registry.formats.comparing_budget import Budget, Found, describe_changes, walk_changes
+from minibroker.registry.formats.avro.avro_compatibility import DifferencePart, TypeComparison
+from minibroker.registry.formats.avro.avro_types import AvroParser
+from minibroker.registry.formats.avro.avro_writing import write_canonical_schema, write_normalized_schema
+from minibroker.registry.formats.comparing_budget import ComparingBudget, CountedChanges, describe_changes, walk_changes
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 
 TOO_DEEP: Final = "The types are nested too deep"
@@ -23,22 +23,22 @@ class AvroSchema:
     """A schema, with the types that it refers to."""
 
     def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool) -> None:
-        parser = Parser(check_defaults, write_canonical)
+        parser = AvroParser(check_defaults, write_canonical_schema)
         self._referenced = [parser.parse(each) for each in references.values()]
         self.type = parser.parse(text)
 
     @cached_property
     def canonical(self) -> str:
         """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
-        return _write_unless_too_deep(partial(write_canonical, self.type, self._referenced))
+        return _write_unless_too_deep(partial(write_canonical_schema, self.type, self._referenced))
 
     def get_normalized_text(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return _write_unless_too_deep(partial(write_normalized, self.type, self._referenced))
+        return _write_unless_too_deep(partial(write_normalized_schema, self.type, self._referenced))
 
     def get_comparable_text(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return _write_unless_too_deep(partial(write_normalized, self.type, self._referenced, converts=False))
+        return _write_unless_too_deep(partial(write_normalized_schema, self.type, self._referenced, converts=False))
 
     def list_field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
@@ -46,7 +46,11 @@ class AvroSchema:
 
     def get_text_in_format(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
-        return _write_unless_too_deep(partial(write_canonical, self.type)) if format == "resolved" else self.canonical
+        return (
+            _write_unless_too_deep(partial(write_canonical_schema, self.type))
+            if format == "resolved"
+            else self.canonical
+        )
 
 
 def _write_unless_too_deep(write: Callable[[], str]) -> str:
@@ -64,17 +68,19 @@ def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = Fa
         raise InvalidSchema(TOO_DEEP) from None
 
 
-def list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget | None = None) -> list[str]:
+def list_incompatibilities(
+    reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget | None = None
+) -> list[str]:
     """Return why the reader cannot read what was written with the writer, in Confluent's words. Raises TooMuch."""
     assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
-    budget = budget or Budget()
-    comparison = Comparison(budget)
+    budget = budget or ComparingBudget()
+    comparison = TypeComparison(budget)
     try:
         return _describe_differences(comparison.compare_types(reader.type, writer.type), budget)
     finally:
         comparison.clear_compared_pairs()
 
 
-def _describe_differences(differences: list[Part], budget: Budget) -> list[str]:
-    found = Found(differences)
+def _describe_differences(differences: list[DifferencePart], budget: ComparingBudget) -> list[str]:
+    found = CountedChanges(differences)
     return describe_changes((str(change) for _, change in walk_changes([found], budget)), found.count)

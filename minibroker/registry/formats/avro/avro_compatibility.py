@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroType, Field, Name
-from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, remove_compared_pairs
+from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroField, AvroName, AvroType
+from minibroker.registry.formats.comparing_budget import ComparingBudget, CountedChanges, TooMuch, remove_compared_pairs
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -19,7 +19,7 @@ PROMOTIONS: Final = {
     "bytes": ("string",),
     "string": ("bytes",),
 }
-Path = tuple[str, ...]
+SchemaPath = tuple[str, ...]
 STEPS_OF_A_PAIR: Final = 3  # of types with names, which are remembered
 ANY_SPACE: Final = "*"  # no namespace has this name
 
@@ -36,11 +36,11 @@ SENTENCES: Final = {
 }
 
 
-class Difference(NamedTuple):
+class TypeDifference(NamedTuple):
     """A reason why a reader cannot read: its kind by Java's name, the place, and Java's message."""
 
     kind: str
-    path: Path
+    path: SchemaPath
     detail: str
 
     def __str__(self) -> str:
@@ -49,23 +49,23 @@ class Difference(NamedTuple):
         return f"{{errorType:'{self.kind}', description:'{sentence}', additionalInfo:'{self.detail}'}}"
 
 
-Part = Difference | Found
+DifferencePart = TypeDifference | CountedChanges
 
 
-class Comparison:
+class TypeComparison:
     """Compares pairs of types; those with names once, so that recursive schemas come to an end."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ComparingBudget) -> None:
         self._budget = budget
-        self._known: dict[tuple[int, int], list[Part]] = {}
-        self._branches: dict[int, dict[Name, list[AvroType]]] = {}  # of the reader's unions, by what they may read
+        self._known: dict[tuple[int, int], list[DifferencePart]] = {}
+        self._branches: dict[int, dict[AvroName, list[AvroType]]] = {}  # of the reader's unions, by what they may read
         self._depth = 0
 
     def clear_compared_pairs(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
         remove_compared_pairs(self._known, list(self._known))
 
-    def compare_types(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
+    def compare_types(self, reader: AvroType, writer: AvroType, path: SchemaPath = ()) -> list[DifferencePart]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
         self._budget.spend_steps()
         is_named = reader.name is not None and writer.name is not None
@@ -82,10 +82,10 @@ class Comparison:
         parts = self._find_incompatibilities(reader, writer, path)
         self._depth -= 1
         if is_named and parts:
-            parts = self._known[pair] = [Found(parts)]
+            parts = self._known[pair] = [CountedChanges(parts)]
         return parts
 
-    def _find_incompatibilities(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _find_incompatibilities(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
         if reader.java_name == writer.java_name:
             return self._compare_same_kind(reader, writer, path)
         if writer.kind == "union":
@@ -97,7 +97,7 @@ class Comparison:
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
             return []
         detail = f"reader type: {reader.java_name} not compatible with writer type: {writer.java_name}"
-        return [Difference("TYPE_MISMATCH", path, detail)]
+        return [TypeDifference("TYPE_MISMATCH", path, detail)]
 
     def _list_candidates(self, reader: AvroType, writer: AvroType) -> Sequence[AvroType]:
         """Return the branches of a reader's union that may read a type: all that differ in name cannot."""
@@ -108,11 +108,11 @@ class Comparison:
             known = self._branches[id(reader)] = {}
             for branch in reader.branches:
                 self._budget.spend_steps(1 + len(branch.aliases))
-                for name in () if branch.name is None else {Name(branch.name.simple, ANY_SPACE), *branch.aliases}:
+                for name in () if branch.name is None else {AvroName(branch.name.simple, ANY_SPACE), *branch.aliases}:
                     known.setdefault(name, []).append(branch)
-        return [*known.get(Name(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
+        return [*known.get(AvroName(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
 
-    def _compare_same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _compare_same_kind(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
         if reader.kind == "union":
             return [
                 _make_missing_branch_difference(branch, (*path, str(index)))
@@ -134,9 +134,9 @@ class Comparison:
             self._budget.spend_steps_on_text(each.detail)
         return [*differences, *self._compare_fields(reader, writer, path)]
 
-    def _compare_fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+    def _compare_fields(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
         self._budget.spend_steps(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
-        parts: list[Part] = []
+        parts: list[DifferencePart] = []
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))
@@ -148,34 +148,34 @@ class Comparison:
             elif field.type.kind == "enum" and field.type.default is not None:
                 parts += self.compare_types(field.type, writer, (*place, "type"))
             else:
-                parts.append(Difference("READER_FIELD_MISSING_DEFAULT_VALUE", place, field.name))
+                parts.append(TypeDifference("READER_FIELD_MISSING_DEFAULT_VALUE", place, field.name))
         return parts
 
 
-def _find_writer_field(field: Field, written: dict[str, Field]) -> Field | None:
+def _find_writer_field(field: AvroField, written: dict[str, AvroField]) -> AvroField | None:
     """Return the field of the writer that a field of the reader reads, by its name or an alias."""
     return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
 
 
-def _make_missing_branch_difference(writer: AvroType, path: Path) -> Difference:
-    return Difference("MISSING_UNION_BRANCH", path, f"reader union lacking writer type: {writer.java_name}")
+def _make_missing_branch_difference(writer: AvroType, path: SchemaPath) -> TypeDifference:
+    return TypeDifference("MISSING_UNION_BRANCH", path, f"reader union lacking writer type: {writer.java_name}")
 
 
-def _compare_names(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_names(reader: AvroType, writer: AvroType, path: SchemaPath) -> list[TypeDifference]:
     assert reader.name is not None and writer.name is not None
     if reader.name.simple == writer.name.simple or writer.name in reader.aliases:
         return []
-    return [Difference("NAME_MISMATCH", (*path, "name"), f"expected: {writer.full_name}")]
+    return [TypeDifference("NAME_MISMATCH", (*path, "name"), f"expected: {writer.full_name}")]
 
 
-def _compare_sizes(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_sizes(reader: AvroType, writer: AvroType, path: SchemaPath) -> list[TypeDifference]:
     if reader.size == writer.size:
         return []
-    return [Difference("FIXED_SIZE_MISMATCH", (*path, "size"), f"expected: {writer.size}, found: {reader.size}")]
+    return [TypeDifference("FIXED_SIZE_MISMATCH", (*path, "size"), f"expected: {writer.size}, found: {reader.size}")]
 
 
-def _compare_symbols(reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+def _compare_symbols(reader: AvroType, writer: AvroType, path: SchemaPath) -> list[TypeDifference]:
     missing = sorted({*writer.symbols} - {*reader.symbols})
     if not missing or reader.default is not None:
         return []
-    return [Difference("MISSING_ENUM_SYMBOLS", (*path, "symbols"), f"[{', '.join(missing)}]")]
+    return [TypeDifference("MISSING_ENUM_SYMBOLS", (*path, "symbols"), f"[{', '.join(missing)}]")]

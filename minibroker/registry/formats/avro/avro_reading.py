@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from minibroker.registry.formats.avro.avro_types import AvroType
-from minibroker.registry.formats.decoding_budget import MAXIMUM_DEPTH, Values
+from minibroker.registry.formats.decoding_budget import MAXIMUM_DEPTH, DecodingBudget
 from minibroker.registry.formats.schema import InvalidData
 
 DECIMAL_BYTES: Final = 1024  # Python writes a longer number in quadratic time
@@ -22,19 +22,19 @@ _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 
 
-def read_avro(schema: AvroType, data: bytes, values: Values | None = None) -> Any:
+def read_avro(schema: AvroType, data: bytes, values: DecodingBudget | None = None) -> Any:
     """Return the value of data that was written with a schema. Raises InvalidData."""
-    reader = _Reader(data, values or Values())
+    reader = _AvroReader(data, values or DecodingBudget())
     value = reader.read_value(schema)
     if reader.count_remaining_bytes():
         raise InvalidData(f"{reader.count_remaining_bytes()} bytes are left over")
     return value
 
 
-class _Reader:
+class _AvroReader:
     """Data, and the place in it that is read next."""
 
-    def __init__(self, data: bytes, values: Values) -> None:
+    def __init__(self, data: bytes, values: DecodingBudget) -> None:
         self._data = data
         self._place = 0
         self._depth = 0
@@ -75,7 +75,7 @@ class _Reader:
                 raise InvalidData(f"values are nested more than {MAXIMUM_DEPTH} levels deep")
             value = self._compound[schema.kind](schema)
             self._depth -= 1
-        return _convert_logical(schema, value) if "logicalType" in schema.props else value
+        return _convert_logical_value(schema, value) if "logicalType" in schema.props else value
 
     def _read_bytes(self, count: int) -> bytes:
         if not 0 <= count <= self.count_remaining_bytes():
@@ -132,7 +132,7 @@ class _Reader:
         return items
 
 
-def _convert_logical(schema: AvroType, value: Any) -> Any:
+def _convert_logical_value(schema: AvroType, value: Any) -> Any:
     """Return the value of a logical type; a value that Python has no room for stays as it is."""
     make = _LOGICAL.get((schema.kind, schema.props["logicalType"]))
     try:

@@ -28,7 +28,7 @@ CHECKS_MAX: Final = 500_000  # of values in defaults
 DEPTH_MAX: Final = 200  # of nested types, so that no text exhausts the stack
 
 
-class Name(NamedTuple):
+class AvroName(NamedTuple):
     """The name of a record, an enum or a fixed type; `space` is its namespace, or None."""
 
     simple: str
@@ -54,17 +54,17 @@ class AvroType:
         *("kind", "name", "props", "size", "symbols"),
     )
 
-    def __init__(self, kind: str, name: Name | None = None) -> None:
+    def __init__(self, kind: str, name: AvroName | None = None) -> None:
         self.kind = kind
         self.name = name
         self.doc: str | None = None
-        self.fields: Sequence[Field] = ()  # of a record
+        self.fields: Sequence[AvroField] = ()  # of a record
         self.element: AvroType = self  # of an array or a map
         self.branches: Sequence[AvroType] = ()  # of a union
         self.symbols: Sequence[str] = ()  # of an enum
         self.default: str | None = None  # of an enum
         self.size = 0  # of a fixed type
-        self.aliases: Sequence[Name] = ()
+        self.aliases: Sequence[AvroName] = ()
         self.props: Mapping[str, Any] = NO_PROPS
 
     @property
@@ -78,7 +78,7 @@ class AvroType:
         return self.kind if self.name is None else self.name.full
 
 
-class Field(NamedTuple):
+class AvroField(NamedTuple):
     """A field of a record; `default` is a value of JSON, and counts only if `has_default`."""
 
     name: str
@@ -95,13 +95,13 @@ ALL_KINDS: Final = frozenset({*PRIMITIVES, "record", "enum", "fixed", "array", "
 PLAIN: Final = {kind: AvroType(kind) for kind in PRIMITIVES}  # without properties, and so the same everywhere
 
 
-class Parser:
+class AvroParser:
     """Parses several schemas, of which later ones may use the names of earlier ones. `write` names a type in errors."""
 
     def __init__(self, check_defaults: bool, write: Callable[[AvroType], str]) -> None:
         self._check_defaults = check_defaults
         self._write = write
-        self._defaults = Defaults()
+        self._defaults = DefaultsCheck()
         self.names: dict[str, AvroType] = {}
         self._depth = 0
 
@@ -195,7 +195,7 @@ class Parser:
         made.aliases = tuple(_parse_name(alias, name.space) for alias in _list_aliases(node))
         return made
 
-    def _define_type(self, named_type: AvroType, name: Name) -> None:
+    def _define_type(self, named_type: AvroType, name: AvroName) -> None:
         if name.full in self.names:
             raise InvalidSchema(f"Can't redefine: {name.full}")
         self.names[name.full] = named_type
@@ -204,7 +204,7 @@ class Parser:
         fields = node.get("fields")
         if not isinstance(fields, list):
             raise InvalidSchema(f"Record has no fields: {format_json(node)}")
-        seen: dict[str, Field] = {}
+        seen: dict[str, AvroField] = {}
         for each in fields:
             field = self._parse_field(each, space)
             if field.name in seen:
@@ -212,7 +212,7 @@ class Parser:
             seen[field.name] = field
         record.fields = tuple(seen.values())
 
-    def _parse_field(self, node: Any, space: str | None) -> Field:
+    def _parse_field(self, node: Any, space: str | None) -> AvroField:
         name = node.get("name") if isinstance(node, dict) else None
         if not isinstance(name, str):
             raise InvalidSchema(f"No field name: {format_json(node)}")
@@ -230,7 +230,7 @@ class Parser:
             raise InvalidSchema(f"Invalid default for field {name}: {format_json(default)} not a {self._write(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
         doc = _get_optional_text(node, "doc")
-        return Field(name, kind, doc, has_default, default, order.lower(), tuple(_list_aliases(node)), props)
+        return AvroField(name, kind, doc, has_default, default, order.lower(), tuple(_list_aliases(node)), props)
 
     def _parse_union(self, nodes: list[Any], space: str | None) -> AvroType:
         union = AvroType("union")
@@ -246,9 +246,9 @@ class Parser:
         return union
 
 
-def _parse_name(text: str, space: str | None) -> Name:
+def _parse_name(text: str, space: str | None) -> AvroName:
     head, dot, simple = text.rpartition(".")
-    return Name(simple, head or None) if dot else Name(text, space or None)
+    return AvroName(simple, head or None) if dot else AvroName(text, space or None)
 
 
 def _check_name(name: str) -> None:
@@ -313,7 +313,7 @@ def _parse_number(text: str, field: str) -> float:
     return float(match[1])
 
 
-class Defaults:
+class DefaultsCheck:
     """Checks defaults against types: each value against each branch of a union, so as long as that is not too much."""
 
     def __init__(self) -> None:
@@ -347,7 +347,7 @@ class Defaults:
                 return any(self.is_valid(branch, value) for branch in kind.branches)
         return isinstance(value, dict) and all(self._has_valid_value(field, value) for field in kind.fields)
 
-    def _has_valid_value(self, field: Field, value: dict[str, Any]) -> bool:
+    def _has_valid_value(self, field: AvroField, value: dict[str, Any]) -> bool:
         """Return whether there is a value for a field, whose default was checked where it is declared."""
         self._left -= 1
         return self.is_valid(field.type, value[field.name]) if field.name in value else field.has_default

@@ -12,7 +12,7 @@ from math import copysign, inf
 from struct import pack, unpack
 from typing import Any, Final
 
-from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroType, Field, Name
+from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroField, AvroName, AvroType
 from minibroker.registry.formats.java_json import format_json, quote_string
 
 # The types of Java's logical types; another logical type is a property like any other.
@@ -28,17 +28,17 @@ LOGICAL_TYPES: Final = {
 _NOTHING: Final = object()  # the default that Java sees where a value does not fit a type
 
 
-def write_canonical(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
+def write_canonical_schema(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
     """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
-    return _Writer(known, sort=False, converts=False).write_type(schema, None)
+    return _AvroWriter(known, sort=False, converts=False).write_type(schema, None)
 
 
-def write_normalized(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
+def write_normalized_schema(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
     """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
-    return _Writer(known, sort=True, converts=converts).write_type(schema, None)
+    return _AvroWriter(known, sort=True, converts=converts).write_type(schema, None)
 
 
-class _Writer:
+class _AvroWriter:
     def __init__(self, known: Iterable[AvroType], sort: bool, converts: bool) -> None:
         self._known = {each.name: each for each in known if each.name is not None}
         self._sort = sort
@@ -57,7 +57,7 @@ class _Writer:
             return f'"{kind.kind}"'
         return _write_object([*parts, *self._write_props(kind)])
 
-    def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
+    def _write_named(self, kind: AvroType, name: AvroName, space: str | None) -> str:
         if self._known.get(name) is kind:
             return quote_string(name.format_in_namespace(space))
         self._known[name] = kind
@@ -80,7 +80,7 @@ class _Writer:
             parts.append(f'"aliases":{format_json([alias.format_in_namespace(name.space) for alias in aliases])}')
         return _write_object(parts)
 
-    def _write_field(self, field: Field, space: str | None) -> str:
+    def _write_field(self, field: AvroField, space: str | None) -> str:
         parts = [f'"name":{quote_string(field.name)}', f'"type":{self.write_type(field.type, space)}']
         if field.doc is not None:
             parts.append(f'"doc":{quote_string(field.doc)}')

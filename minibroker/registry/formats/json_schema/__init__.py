@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import Budget, describe_changes, walk_changes
-from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change, Changes
-from minibroker.registry.formats.json_schema.json_comparing import Comparison
+from minibroker.registry.formats.comparing_budget import ComparingBudget, describe_changes, walk_changes
+from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, SchemaChange, SchemaChanges
+from minibroker.registry.formats.json_schema.json_comparing import SchemaComparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
 from minibroker.registry.formats.json_schema.loading import load_schema
 from minibroker.registry.formats.json_schema.text import read_json, write_json
@@ -56,21 +56,23 @@ def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
 
 
 def list_incompatibilities(
-    reader: JsonSchema, writer: JsonSchema, budget: Budget | None = None, *, lenient: bool = False
+    reader: JsonSchema, writer: JsonSchema, budget: ComparingBudget | None = None, *, lenient: bool = False
 ) -> list[str]:
     """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.
 
     If it is `lenient`, what is not named in `properties` may change. Raises TooMuch.
     """
     allowed = LENIENT if lenient else STRICT
-    budget = budget or Budget()
-    comparison = Comparison(allowed, budget)
+    budget = budget or ComparingBudget()
+    comparison = SchemaComparison(allowed, budget)
     try:
         return _describe_incompatible_changes(comparison.compare_all(writer.root, reader.root), allowed, budget)
     finally:
         comparison.clear_compared_pairs()
 
 
-def _describe_incompatible_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
-    found = (Change(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
+def _describe_incompatible_changes(
+    changes: SchemaChanges, allowed: frozenset[str], budget: ComparingBudget
+) -> list[str]:
+    found = (SchemaChange(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
     return describe_changes((each.make_sentence() for each in found if each.kind not in allowed), changes.count)

@@ -14,7 +14,7 @@ MAXIMUM_IDENTIFIER_CHARACTERS: Final = 16 << 20  # of all identifiers and refere
 ROOT: Final = "http://schema.invalid/"  # the base of a document without an id of its own
 
 
-class Documents:
+class SchemaDocuments:
     """A schema and those that it refers to, and where in them each identifier stands.
 
     `base` is by object identity: no object of these documents goes away while this is used.

@@ -18,7 +18,7 @@ NUMBER: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "
 STRING: Final = ("minLength", "maxLength", "pattern")
 
 
-class Draft(NamedTuple):
+class SchemaDraft(NamedTuple):
     """What tells a draft from the others."""
 
     id_keyword: str
@@ -38,10 +38,10 @@ _MODERN: Final = {
     "number": NUMBER,
     "string": STRING,
 }
-DRAFT_4: Final = Draft("id", _FOUR, constant=False, conditional=False, boolean_limits=True)
-DRAFT_6: Final = Draft("$id", _SIX, conditional=False)
-DRAFT_7: Final = Draft("$id", _SIX)
-MODERN: Final = Draft("$id", _MODERN, modern=True)
+DRAFT_4: Final = SchemaDraft("id", _FOUR, constant=False, conditional=False, boolean_limits=True)
+DRAFT_6: Final = SchemaDraft("$id", _SIX, conditional=False)
+DRAFT_7: Final = SchemaDraft("$id", _SIX)
+MODERN: Final = SchemaDraft("$id", _MODERN, modern=True)
 
 METASCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
 _BY_NAME: Final = {
@@ -53,7 +53,7 @@ _BY_NAME: Final = {
 }
 
 
-def find_draft(document: dict[str, Any]) -> Draft:
+def find_draft(document: dict[str, Any]) -> SchemaDraft:
     """Return the draft that `$schema` names; draft 7 without one, or with one that is not known, as Confluent does."""
     url = document.get("$schema")
     if isinstance(url, str) and url.startswith(METASCHEMAS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import Below, Found
+from minibroker.registry.formats.comparing_budget import ChangesBelow, CountedChanges
 
 _COMPATIBLE: Final = """
 ID_CHANGED DESCRIPTION_CHANGED TITLE_CHANGED DEFAULT_CHANGED SCHEMA_REMOVED TYPE_EXTENDED
@@ -88,7 +88,7 @@ _SENTENCES: Final = {
 _SENTENCE: Final = {kind: sentence for kinds, sentence in _SENTENCES.items() for kind in kinds.split()}
 
 
-class Change(NamedTuple):
+class SchemaChange(NamedTuple):
     """A change of a kind that Confluent names, at a place in the schema."""
 
     kind: str
@@ -105,22 +105,22 @@ class Change(NamedTuple):
         return f'{{errorType:"{self.kind}", description:"{sentence}\'}}'  # the odd quote is Confluent's
 
 
-def move_changes_under(step: str, parts: Sequence[Part]) -> list[Part]:
+def move_changes_under(step: str, parts: Sequence[ChangePart]) -> list[ChangePart]:
     """Return changes of a part as changes of the whole."""
-    return [Below(step, parts)] if parts else []
+    return [ChangesBelow(step, parts)] if parts else []
 
 
-class Changes(Found):
+class SchemaChanges(CountedChanges):
     """The changes of a pair of schemas. They are compatible if a reader accepts all that it accepted before them."""
 
     __slots__ = ("compatible",)
 
-    def __init__(self, parts: Sequence[Part], allowed: frozenset[str]) -> None:
+    def __init__(self, parts: Sequence[ChangePart], allowed: frozenset[str]) -> None:
         super().__init__(parts, lambda change: change.kind not in allowed)
         self.compatible = not self.count and all(map(_is_compatible, parts))
 
 
-class InCircle(Changes):
+class InCircle(SchemaChanges):
     """What is known of a pair that is being compared: it is compatible, or is not, and its changes are elsewhere."""
 
     def __init__(self, *, compatible: bool) -> None:
@@ -128,11 +128,11 @@ class InCircle(Changes):
         self.compatible = compatible
 
 
-def _is_compatible(part: Part) -> bool:
+def _is_compatible(part: ChangePart) -> bool:
     """Return whether nothing in a part is part of a circle that is not compatible."""
-    if isinstance(part, Below):
+    if isinstance(part, ChangesBelow):
         return all(map(_is_compatible, part.parts))
-    return not isinstance(part, Changes) or part.compatible
+    return not isinstance(part, SchemaChanges) or part.compatible
 
 
-Part = Change | Below | Changes
+ChangePart = SchemaChange | ChangesBelow | SchemaChanges

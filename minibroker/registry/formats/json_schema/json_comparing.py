@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, remove_compared_pairs
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, ComparingBudget, remove_compared_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import (
     STRICT,
-    Change,
-    Changes,
+    ChangePart,
     InCircle,
-    Part,
+    SchemaChange,
+    SchemaChanges,
     move_changes_under,
 )
 from minibroker.registry.formats.json_schema.json_model import (
@@ -39,13 +39,13 @@ from minibroker.registry.formats.json_schema.json_model import (
 )
 from minibroker.registry.formats.json_schema.matching import find_maximum_matching
 from minibroker.registry.formats.json_schema.plain_changes import (
+    choose_change_for_required,
     compare_criteria,
     compare_descriptions,
     compare_required,
     get_schema_of_other_items,
     is_open_array,
     is_open_object,
-    name_required_or_optional,
 )
 from minibroker.registry.formats.json_schema.scalars import (
     compare_limits,
@@ -53,56 +53,56 @@ from minibroker.registry.formats.json_schema.scalars import (
     compare_sets,
     compare_strings,
 )
-from minibroker.registry.formats.searching import Finder
+from minibroker.registry.formats.searching import PatternFinder
 
-Identity = tuple[int, int]
-Pair = tuple[Schema | None, Schema | None]  # of which either may be missing
+PairIdentity = tuple[int, int]
+SchemaPair = tuple[Schema | None, Schema | None]  # of which either may be missing
 
 
 ASSUMED, REFUTED = InCircle(compatible=True), InCircle(compatible=False)  # of a pair that is being compared
 STEPS_OF_A_PAIR: Final = 10
 
 
-class Search(NamedTuple):
+class PatternSearch(NamedTuple):
     """Schemas by patterns, and a name that these may be found in."""
 
     patterns: Mapping[str, Schema]
     name: str
 
 
-class Matching(NamedTuple):
+class PartsMatching(NamedTuple):
     """Pairs of parts that are compatible, of which as many as possible are wanted without a part twice."""
 
-    edges: Mapping[tuple[int, int], Changes]
+    edges: Mapping[tuple[int, int], SchemaChanges]
     lefts: int
 
 
 PENDING: Final = object()  # the answer to a question that needs a comparison
-Question = Pair | Search | Matching
+ComparisonQuestion = SchemaPair | PatternSearch | PartsMatching
 # A pair is answered by its changes, a search by a schema or None, a matching by edges.
-Comparing = Generator[Question, Any, list[Part]]
+ComparisonSteps = Generator[ComparisonQuestion, Any, list[ChangePart]]
 
 
 def compare_schemas(
-    original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: Budget | None = None
-) -> Changes:
+    original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: ComparingBudget | None = None
+) -> SchemaChanges:
     """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
-    return Comparison(allowed, budget or Budget()).compare_all(original, update)
+    return SchemaComparison(allowed, budget or ComparingBudget()).compare_all(original, update)
 
 
-class Comparison:
+class SchemaComparison:
     """What is known of the pairs of schemas that were compared; nodes are told apart by identity."""
 
-    def __init__(self, allowed: frozenset[str], budget: Budget) -> None:
+    def __init__(self, allowed: frozenset[str], budget: ComparingBudget) -> None:
         self._allowed = allowed
-        self._known: dict[Identity, Changes] = {}
-        self._refuted: set[Identity] = set()  # were taken for compatible in a circle, and are not
-        self._assumed: set[Identity] = set()
-        self._open: set[Identity] = set()
+        self._known: dict[PairIdentity, SchemaChanges] = {}
+        self._refuted: set[PairIdentity] = set()  # were taken for compatible in a circle, and are not
+        self._assumed: set[PairIdentity] = set()
+        self._open: set[PairIdentity] = set()
         self._budget = budget
-        self._finder = Finder(budget)
+        self._finder = PatternFinder(budget)
 
-    def compare_all(self, original: Schema, update: Schema) -> Changes:
+    def compare_all(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return all changes. Raises TooMuch."""
         while True:
             changes = self.compare_assuming(original, update)
@@ -121,10 +121,10 @@ class Comparison:
         self._assumed.clear()
         return bool(wrong)
 
-    def compare_assuming(self, original: Schema, update: Schema) -> Changes:
+    def compare_assuming(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return the changes from one schema to the other. Raises TooMuch."""
-        running: list[tuple[Identity, Comparing]] = []
-        question: Question = (original, update)
+        running: list[tuple[PairIdentity, ComparisonSteps]] = []
+        question: ComparisonQuestion = (original, update)
         while True:
             self._budget.spend_steps()
             answer = self._answer_question(question)
@@ -137,23 +137,23 @@ class Comparison:
                     question = next(comparing) if begins else comparing.send(answer)
                     break
                 except StopIteration as ended:
-                    answer = self._known[identity] = Changes(ended.value, self._allowed)
+                    answer = self._known[identity] = SchemaChanges(ended.value, self._allowed)
                     begins = False
                     self._open.discard(identity)
                     running.pop()
             else:
-                changes: Changes = answer
+                changes: SchemaChanges = answer
                 return changes
 
-    def _answer_question(self, question: Question) -> Any:
+    def _answer_question(self, question: ComparisonQuestion) -> Any:
         """Return the answer to a question, PENDING if that needs a comparison."""
-        if isinstance(question, Search):
+        if isinstance(question, PatternSearch):
             return self._search_pattern(question)
-        if isinstance(question, Matching):
+        if isinstance(question, PartsMatching):
             return find_maximum_matching(question.edges, question.lefts, self._budget.spend_steps)
         return self._find_known_changes(question)
 
-    def _search_pattern(self, search: Search) -> Schema | None:
+    def _search_pattern(self, search: PatternSearch) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
         found = (
             schema
@@ -162,12 +162,12 @@ class Comparison:
         )
         return next(found, None)
 
-    def _find_known_changes(self, pair: Pair) -> Any:
+    def _find_known_changes(self, pair: SchemaPair) -> Any:
         """Return the changes of a pair that need no comparison, or PENDING."""
         original, update = pair
         if original is None or update is None:
             kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
-            return Changes([Change(kind) for kind in kinds], self._allowed)
+            return SchemaChanges([SchemaChange(kind) for kind in kinds], self._allowed)
         identity = id(_resolve_reference(original)), id(_resolve_reference(update))
         if identity in self._known:
             return self._known[identity]
@@ -177,7 +177,7 @@ class Comparison:
             self._assumed.add(identity)
         return REFUTED if identity in self._refuted else ASSUMED
 
-    def _begin_comparison(self, question: Question) -> tuple[Identity, Comparing]:
+    def _begin_comparison(self, question: ComparisonQuestion) -> tuple[PairIdentity, ComparisonSteps]:
         """Begin to compare a pair. Raises TooMuch."""
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
@@ -203,7 +203,7 @@ def _measure_schema(schema: Schema) -> int:
     return sum(1 + len(text) // CHARACTERS_OF_A_STEP for text in texts if text is not None)
 
 
-def _compare_schemas(original: Schema, update: Schema) -> Comparing:
+def _compare_schemas(original: Schema, update: Schema) -> ComparisonSteps:
     """Return the changes of a pair that was not compared before."""
     if isinstance(original, Combined) is not isinstance(update, Combined):
         changes = yield from _compare_with_parts(original, update)
@@ -213,11 +213,13 @@ def _compare_schemas(original: Schema, update: Schema) -> Comparing:
         accepted = isinstance(original, Never) or isinstance(update, Empty)
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
-        return [Change("TYPE_CHANGED")]
+        return [SchemaChange("TYPE_CHANGED")]
     return [*compare_descriptions(original, update), *(yield from _compare_same_kind(original, update))]
 
 
-def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Part] | None]:
+def _compare_with_parts(
+    original: Schema, update: Schema
+) -> Generator[ComparisonQuestion, Any, list[ChangePart] | None]:
     """Return the changes if one of the two is combined, and one part of it is compatible with the other."""
     if isinstance(update, Combined):
         single, criterion, parts = len(update.parts) == 1, update.criterion, update.parts
@@ -231,13 +233,13 @@ def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question,
     if not single and not kind:
         return None
     for before, after in pairs:
-        changes: Changes = yield before, after
+        changes: SchemaChanges = yield before, after
         if changes.compatible:
-            return [changes] if single else [changes, Change(kind)]
+            return [changes] if single else [changes, SchemaChange(kind)]
     return None
 
 
-def _compare_same_kind(original: Schema, update: Schema) -> Comparing:
+def _compare_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
     """Return the changes of what is particular to the kind of two schemas of the same kind."""
     if isinstance(original, String) and isinstance(update, String):
         return compare_strings(original, update)
@@ -246,13 +248,13 @@ def _compare_same_kind(original: Schema, update: Schema) -> Comparing:
     if isinstance(original, Enum) and isinstance(update, Enum):
         return move_changes_under("enum", compare_sets("ENUM_ARRAY", original.values, update.values))
     if isinstance(original, Const) and isinstance(update, Const):
-        return [] if original.value == update.value else [Change("ENUM_ARRAY_CHANGED", ("const",))]
+        return [] if original.value == update.value else [SchemaChange("ENUM_ARRAY_CHANGED", ("const",))]
     if isinstance(original, Combined) and isinstance(update, Combined):
         return (yield from _compare_combined(original, update))
     if isinstance(original, Not) and isinstance(update, Not):
-        inner: Changes = yield (update.inner, original.inner)
+        inner: SchemaChanges = yield (update.inner, original.inner)
         narrowed = inner.compatible
-        return [Change("NOT_TYPE_NARROWED" if narrowed else "NOT_TYPE_EXTENDED", ("not",))]
+        return [SchemaChange("NOT_TYPE_NARROWED" if narrowed else "NOT_TYPE_EXTENDED", ("not",))]
     if isinstance(original, Object) and isinstance(update, Object):
         return (yield from _compare_objects(original, update))
     if isinstance(original, Array) and isinstance(update, Array):
@@ -260,30 +262,30 @@ def _compare_same_kind(original: Schema, update: Schema) -> Comparing:
     return []
 
 
-def _compare_combined(original: Combined, update: Combined) -> Comparing:
+def _compare_combined(original: Combined, update: Combined) -> ComparisonSteps:
     """Return the changes of "allOf", "anyOf" or "oneOf": each part of the shorter needs one of the longer."""
     changes = compare_criteria(original, update)
-    if changes == [Change("COMBINED_TYPE_CHANGED")]:
+    if changes == [SchemaChange("COMBINED_TYPE_CHANGED")]:
         return changes
     before, after = _drop_equal_parts(original.parts), _drop_equal_parts(update.parts)
     if len(before) != len(after):
         larger, verdict = (update, "EXTENDED") if len(before) < len(after) else (original, "NARROWED")
-        changes.append(Change(f"{'PRODUCT_TYPE' if larger.criterion == 'allOf' else 'SUM_TYPE'}_{verdict}"))
-    edges: dict[tuple[int, int], Changes] = {}
+        changes.append(SchemaChange(f"{'PRODUCT_TYPE' if larger.criterion == 'allOf' else 'SUM_TYPE'}_{verdict}"))
+    edges: dict[tuple[int, int], SchemaChanges] = {}
     for index, part in enumerate(before):
         for other_index, other in enumerate(after):
-            between: Changes = yield part, other
+            between: SchemaChanges = yield part, other
             if between.compatible:
                 edges[index, other_index] = between
-    pairs: list[tuple[int, int]] = yield Matching(edges, len(before))
+    pairs: list[tuple[int, int]] = yield PartsMatching(edges, len(before))
     for index, other_index in pairs:
         changes += move_changes_under(original.criterion, move_changes_under(str(index), [edges[index, other_index]]))
     if len(pairs) < min(len(before), len(after)):
-        changes.append(Change("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
+        changes.append(SchemaChange("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return changes
 
 
-def _compare_objects(original: Object, update: Object) -> Comparing:
+def _compare_objects(original: Object, update: Object) -> ComparisonSteps:
     """Return the changes of an object."""
     return [
         *move_changes_under("required", compare_required(original, update)),
@@ -301,13 +303,13 @@ def _compare_objects(original: Object, update: Object) -> Comparing:
     ]
 
 
-def _compare_properties(original: Object, update: Object) -> Comparing:
+def _compare_properties(original: Object, update: Object) -> ComparisonSteps:
     """Return the changes of the properties."""
-    changes: list[Part] = []
+    changes: list[ChangePart] = []
     for name in unite_in_java_order(original.properties, update.properties):
         before, after = original.properties.get(name), update.properties.get(name)
         if before is not None and after is not None:
-            between: list[Part] = [(yield before, after)]
+            between: list[ChangePart] = [(yield before, after)]
         elif before is not None:
             between = yield from _compare_removed(name, before, update)
         else:
@@ -317,83 +319,83 @@ def _compare_properties(original: Object, update: Object) -> Comparing:
     return changes
 
 
-def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
+def _compare_removed(name: str, before: Schema, update: Object) -> ComparisonSteps:
     """Return the changes of a property that was removed: the content model of the update counts."""
     if is_open_object(update):
-        return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [SchemaChange("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = yield from _find_covering_schema(update, name)
     if covering is not None:
         return (yield from _compare_with_covering_schema("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
-        return [Change("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Change("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [SchemaChange("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [SchemaChange("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _compare_added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
+def _compare_added(name: str, after: Schema, original: Object, required: bool) -> ComparisonSteps:
     """Return the changes of a property that was added: the content model of the original counts."""
     if is_open_object(original):
         if isinstance(after, Empty):
-            return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change(f"{name_required_or_optional(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+            return [SchemaChange("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _find_covering_schema(original, name)
-    changes: list[Part] = (
+    changes: list[ChangePart] = (
         [] if covering is None else (yield from _compare_with_covering_schema("PROPERTY_ADDED", covering, after))
     )
-    return [*changes, Change(f"{name_required_or_optional(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+    return [*changes, SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _compare_with_covering_schema(kind: str, before: Schema, after: Schema) -> Comparing:
+def _compare_with_covering_schema(kind: str, before: Schema, after: Schema) -> ComparisonSteps:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
-    changes: Changes = yield before, after
+    changes: SchemaChanges = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
-    return [changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [changes, SchemaChange(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
-def _compare_dependencies(original: Object, update: Object) -> Comparing:
+def _compare_dependencies(original: Object, update: Object) -> ComparisonSteps:
     """Return the changes of the dependencies."""
-    changes: list[Part] = []
+    changes: list[ChangePart] = []
     for name in unite_in_java_order(original.property_dependencies, update.property_dependencies):
         before, after = original.property_dependencies.get(name), update.property_dependencies.get(name)
         if before is None or after is None:
             kind = "DEPENDENCY_ARRAY_ADDED" if before is None else "DEPENDENCY_ARRAY_REMOVED"
-            changes.append(Change(kind, (name,)))
+            changes.append(SchemaChange(kind, (name,)))
         else:
             changes += move_changes_under(name, compare_sets("DEPENDENCY_ARRAY", before, after))
     for name in unite_in_java_order(original.schema_dependencies, update.schema_dependencies):
         earlier, later = original.schema_dependencies.get(name), update.schema_dependencies.get(name)
         if earlier is None or later is None:
             kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
-            changes.append(Change(kind, (name,)))
+            changes.append(SchemaChange(kind, (name,)))
         else:
             changes += move_changes_under(name, [(yield earlier, later)])
     return changes
 
 
-def _compare_additional(kind: str, original: Object | Array, update: Object | Array) -> Comparing:
+def _compare_additional(kind: str, original: Object | Array, update: Object | Array) -> ComparisonSteps:
     """Return the changes of what is allowed beyond the named properties, or the first items."""
     if original.additional != update.additional:
-        return [Change(f"{kind}_{'ADDED' if update.additional else 'REMOVED'}")]
+        return [SchemaChange(f"{kind}_{'ADDED' if update.additional else 'REMOVED'}")]
     if original.additional_schema is None and update.additional_schema is not None:
-        return [Change(f"{kind}_NARROWED")]
+        return [SchemaChange(f"{kind}_NARROWED")]
     if original.additional_schema is not None and update.additional_schema is None:
-        return [Change(f"{kind}_EXTENDED")]
+        return [SchemaChange(f"{kind}_EXTENDED")]
     return [(yield (original.additional_schema, update.additional_schema))]
 
 
-def _compare_unevaluated(kind: str, before: Schema | None, after: Schema | None) -> Comparing:
+def _compare_unevaluated(kind: str, before: Schema | None, after: Schema | None) -> ComparisonSteps:
     """Return the changes of what is allowed where no other keyword looks."""
     if (before is None or isinstance(before, Empty)) and (after is None or isinstance(after, Empty)):
         return []
     if isinstance(before, Never) is not isinstance(after, Never):
-        return [Change(f"{kind}_{'ADDED' if isinstance(before, Never) else 'REMOVED'}")]
+        return [SchemaChange(f"{kind}_{'ADDED' if isinstance(before, Never) else 'REMOVED'}")]
     if before is None or isinstance(before, Empty):
-        return [Change(f"{kind}_NARROWED")]
+        return [SchemaChange(f"{kind}_NARROWED")]
     if after is None or isinstance(after, Empty):
-        return [Change(f"{kind}_EXTENDED")]
+        return [SchemaChange(f"{kind}_EXTENDED")]
     return [(yield (before, after))]
 
 
-def _compare_arrays(original: Array, update: Array) -> Comparing:
+def _compare_arrays(original: Array, update: Array) -> ComparisonSteps:
     """Return the changes of an array."""
     changes = move_changes_under("items", [(yield (original.items, update.items))])
     for index in range(max(len(original.first), len(update.first))):
@@ -410,13 +412,13 @@ def _compare_arrays(original: Array, update: Array) -> Comparing:
     changes += compare_limits("maxItems", "MAX_ITEMS", original.max_items, update.max_items)
     changes += compare_limits("minItems", "MIN_ITEMS", original.min_items, update.min_items)
     if original.unique != update.unique:
-        changes.append(Change(f"UNIQUE_ITEMS_{'ADDED' if update.unique else 'REMOVED'}", ("uniqueItems",)))
+        changes.append(SchemaChange(f"UNIQUE_ITEMS_{'ADDED' if update.unique else 'REMOVED'}", ("uniqueItems",)))
     changes += compare_limits("maxContains", "MAX_CONTAINS", original.max_contains, update.max_contains)
     changes += compare_limits("minContains", "MIN_CONTAINS", original.min_contains, update.min_contains)
     return changes
 
 
-def _compare_items(original: Array, update: Array, index: int) -> Comparing:
+def _compare_items(original: Array, update: Array, index: int) -> ComparisonSteps:
     """Return the changes of one of the first items."""
     before = original.first[index] if index < len(original.first) else None
     after = update.first[index] if index < len(update.first) else None
@@ -428,28 +430,28 @@ def _compare_items(original: Array, update: Array, index: int) -> Comparing:
     return (yield from _compare_added_item(after, original))
 
 
-def _compare_removed_item(before: Schema, update: Array) -> Comparing:
+def _compare_removed_item(before: Schema, update: Array) -> ComparisonSteps:
     """Return the changes of an item that was removed: the content model of the update counts."""
     if is_open_array(update):
-        return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [SchemaChange("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = get_schema_of_other_items(update)
     if covering is not None:
         return (yield from _compare_with_covering_schema("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
-        return [Change("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Change("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [SchemaChange("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [SchemaChange("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _compare_added_item(after: Schema, original: Array) -> Comparing:
+def _compare_added_item(after: Schema, original: Array) -> ComparisonSteps:
     """Return the changes of an item that was added: the content model of the original counts."""
     if is_open_array(original):
         if isinstance(after, Empty):
-            return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
+            return [SchemaChange("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [SchemaChange("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = get_schema_of_other_items(original)
     if covering is not None:
         return (yield from _compare_with_covering_schema("ITEM_ADDED", covering, after))
-    return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
+    return [SchemaChange("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 
 def _resolve_reference(schema: Schema) -> Schema:
@@ -462,9 +464,9 @@ def _drop_equal_parts(parts: Iterable[Schema]) -> list[Schema]:
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
 
 
-def _find_covering_schema(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
+def _find_covering_schema(schema: Object, name: str) -> Generator[ComparisonQuestion, Any, Schema | None]:
     """Return the schema of a property that is not named in the schema, or None."""
-    by_pattern: Schema | None = (yield Search(schema.patterns, name)) if schema.patterns else None
+    by_pattern: Schema | None = (yield PatternSearch(schema.patterns, name)) if schema.patterns else None
     if by_pattern is not None or schema.additional_schema is not None or not schema.additional:
         return by_pattern or schema.additional_schema
     return None if isinstance(schema.unevaluated, Never) else schema.unevaluated

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from minibroker.registry.formats.json_schema.documents import Documents
-from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, Draft, find_draft
+from minibroker.registry.formats.json_schema.documents import SchemaDocuments
+from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, SchemaDraft, find_draft
 from minibroker.registry.formats.json_schema.json_model import (
     Always,
     Array,
@@ -40,7 +40,7 @@ MAXIMUM_INTEGER: Final = (1 << 31) - 1
 KINDS: Final = {"integer": "number"}  # the keywords of a type, where they are not named as the type
 CONDITIONS: Final = ("if", "then", "else")
 
-Raw = dict[str, Any]
+RawSchema = dict[str, Any]
 
 
 def load_schema(document: Any, references: Mapping[str, str]) -> Schema:
@@ -50,19 +50,19 @@ def load_schema(document: Any, references: Mapping[str, str]) -> Schema:
     if not isinstance(document, dict):
         raise InvalidSchema("a JSON Schema is an object or a boolean")
     draft = find_draft(document)
-    return _Loader(draft, Documents(document, references, draft.id_keyword)).load_all(document)
+    return _SchemaLoader(draft, SchemaDocuments(document, references, draft.id_keyword)).load_all(document)
 
 
-class _Loader:
+class _SchemaLoader:
     """The nodes that were made so far, by the identity of their JSON, and the references still to follow."""
 
-    def __init__(self, draft: Draft, documents: Documents) -> None:
+    def __init__(self, draft: SchemaDraft, documents: SchemaDocuments) -> None:
         self._draft = draft
         self._documents = documents
         self._nodes: dict[int, Schema] = {}
         self._parts_characters = 0
-        self._references: deque[tuple[Reference, Raw]] = deque()
-        self._makers: dict[str, Callable[[Raw], Schema]] = {
+        self._references: deque[tuple[Reference, RawSchema]] = deque()
+        self._makers: dict[str, Callable[[RawSchema], Schema]] = {
             "string": _load_string,
             "integer": lambda raw: self._load_number(raw, integer=True),
             "number": self._load_number,
@@ -72,7 +72,7 @@ class _Loader:
             "object": self._load_object,
         }
 
-    def load_all(self, document: Raw) -> Schema:
+    def load_all(self, document: RawSchema) -> Schema:
         """Return the node of the document, with all references followed."""
         root = self._load_schema(document)
         while self._references:
@@ -97,7 +97,7 @@ class _Loader:
             node = self._nodes[id(raw)] = self._make_schema(raw)
         return node
 
-    def _make_schema(self, raw: Raw) -> Schema:
+    def _make_schema(self, raw: RawSchema) -> Schema:
         """Return a new node: of its one part, or of all of them."""
         parts = self._load_parts(raw)
         if len(parts) == 1:
@@ -115,7 +115,7 @@ class _Loader:
         node.connect_bytes = raw.get("connect.type") == "bytes"
         return node
 
-    def _load_parts(self, raw: Raw) -> list[Schema]:
+    def _load_parts(self, raw: RawSchema) -> list[Schema]:
         """Return the nodes that a value has to match, all of them."""
         if "$ref" in raw and not self._draft.modern:  # before 2019-09 what stands beside it does not count
             return [self._load_reference(raw)]
@@ -131,13 +131,13 @@ class _Loader:
             parts.append(Const(value=write_json(raw["const"], ordered=True)))
         return parts + self._load_schemas_of_types(raw) + self._load_schemas_without_type(raw)
 
-    def _load_reference(self, raw: Raw) -> Reference:
+    def _load_reference(self, raw: RawSchema) -> Reference:
         """Return a reference, which is followed later."""
         reference = Reference()
         self._references.append((reference, raw))
         return reference
 
-    def _load_combined_schema(self, raw: Raw, criterion: str) -> Combined:
+    def _load_combined_schema(self, raw: RawSchema, criterion: str) -> Combined:
         """Return the node of "allOf", "anyOf" or "oneOf"."""
         return Combined(
             criterion=criterion,
@@ -146,7 +146,7 @@ class _Loader:
             ),
         )
 
-    def _load_schemas_of_types(self, raw: Raw) -> list[Schema]:
+    def _load_schemas_of_types(self, raw: RawSchema) -> list[Schema]:
         """Return the node of `type`."""
         if "type" not in raw:
             return []
@@ -163,14 +163,14 @@ class _Loader:
             )
         ]
 
-    def _load_type(self, kind: Any, raw: Raw) -> Schema:
+    def _load_type(self, kind: Any, raw: RawSchema) -> Schema:
         """Return the node of one type, with the keywords that are about it."""
         maker = self._makers.get(kind) if isinstance(kind, str) else None
         if maker is None:
             raise InvalidSchema(f"unknown type: [{kind}]")
         return maker(raw)
 
-    def _load_schemas_without_type(self, raw: Raw) -> list[Schema]:
+    def _load_schemas_without_type(self, raw: RawSchema) -> list[Schema]:
         """Return the nodes of keywords about kinds of values that `type` does not name, and of conditions."""
         named = raw.get("type", [])
         kinds = {KINDS.get(kind, kind) for kind in ([named] if isinstance(named, str) else named)}
@@ -186,13 +186,13 @@ class _Loader:
             parts.append(Conditional())
         return parts
 
-    def _has_effect(self, raw: Raw, keyword: str) -> bool:
+    def _has_effect(self, raw: RawSchema, keyword: str) -> bool:
         """Return whether a keyword is there; in later drafts, one without any property in it is not."""
         if keyword not in raw:
             return False
         return not (self._draft.modern and keyword in ("properties", "patternProperties") and raw[keyword] == {})
 
-    def _load_number(self, raw: Raw, integer: bool = False) -> Number:
+    def _load_number(self, raw: RawSchema, integer: bool = False) -> Number:
         """Return the node of a number."""
         exclusive = {
             name: None if self._draft.boolean_limits and isinstance(raw.get(name), bool) else _get_limit(raw, name)
@@ -207,7 +207,7 @@ class _Loader:
             integer=integer,
         )
 
-    def _load_array(self, raw: Raw) -> Array:
+    def _load_array(self, raw: RawSchema) -> Array:
         """Return the node of an array."""
         array = Array(
             max_items=_get_count(raw, "maxItems"),
@@ -233,7 +233,7 @@ class _Loader:
             self._load_schema(raw["contains"])
         return array
 
-    def _add_modern_array_keywords(self, array: Array, raw: Raw) -> None:
+    def _add_modern_array_keywords(self, array: Array, raw: RawSchema) -> None:
         """Add the keywords of an array that came with 2019-09."""
         if "contains" in raw:
             self._load_schema(raw["contains"])
@@ -242,7 +242,7 @@ class _Loader:
         if "unevaluatedItems" in raw:
             array.unevaluated = self._load_schema(raw["unevaluatedItems"])
 
-    def _load_object(self, raw: Raw) -> Object:
+    def _load_object(self, raw: RawSchema) -> Object:
         """Return the node of an object."""
         node = Object(
             properties=self._load_schemas_by_name(raw, "properties"),
@@ -264,7 +264,7 @@ class _Loader:
             self._add_dependencies(node, raw)
         return node
 
-    def _add_modern_object_keywords(self, node: Object, raw: Raw) -> None:
+    def _add_modern_object_keywords(self, node: Object, raw: RawSchema) -> None:
         """Add the keywords of an object that came with 2019-09."""
         node.schema_dependencies = self._load_schemas_by_name(raw, "dependentSchemas")
         node.property_dependencies = {
@@ -274,7 +274,7 @@ class _Loader:
         if "unevaluatedProperties" in raw:
             node.unevaluated = self._load_schema(raw["unevaluatedProperties"])
 
-    def _add_dependencies(self, node: Object, raw: Raw) -> None:
+    def _add_dependencies(self, node: Object, raw: RawSchema) -> None:
         """Add `dependencies`."""
         for name, needed in _get_mapping(raw, "dependencies").items():
             if isinstance(needed, list):
@@ -290,12 +290,12 @@ class _Loader:
             raise InvalidSchema("the schema combines too many schemas within each other")
         return node
 
-    def _load_schemas_by_name(self, raw: Raw, keyword: str) -> dict[str, Schema]:
+    def _load_schemas_by_name(self, raw: RawSchema, keyword: str) -> dict[str, Schema]:
         """Return the nodes of a keyword that has schemas by name."""
         return {name: self._load_schema(schema) for name, schema in _get_mapping(raw, keyword).items()}
 
 
-def _load_string(raw: Raw) -> String:
+def _load_string(raw: RawSchema) -> String:
     """Return the node of a text."""
     return String(
         max_length=_get_count(raw, "maxLength"),
@@ -315,31 +315,31 @@ def _get_json_kind(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _make_kind_error(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
+def _make_kind_error(raw: RawSchema, keyword: str, kind: str) -> InvalidSchema:
     """Return the error of a keyword whose value is of another kind."""
     return InvalidSchema(f"{keyword}: expected {kind}, found {_get_json_kind(raw[keyword])}")
 
 
-def _get_text(raw: Raw, keyword: str) -> str:
+def _get_text(raw: RawSchema, keyword: str) -> str:
     """Return the text of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], str):
         raise _make_kind_error(raw, keyword, "a text")
     return value
 
 
-def _get_optional_text(raw: Raw, keyword: str) -> str | None:
+def _get_optional_text(raw: RawSchema, keyword: str) -> str | None:
     """Return the text of a keyword, or None without it. Raises InvalidSchema."""
     return _get_text(raw, keyword) if keyword in raw else None
 
 
-def _get_list(raw: Raw, keyword: str) -> list[Any]:
+def _get_list(raw: RawSchema, keyword: str) -> list[Any]:
     """Return the array of a keyword. Raises InvalidSchema."""
     if not isinstance(value := raw[keyword], list):
         raise _make_kind_error(raw, keyword, "an array")
     return value
 
 
-def _get_mapping(raw: Raw, keyword: str) -> dict[str, Any]:
+def _get_mapping(raw: RawSchema, keyword: str) -> dict[str, Any]:
     """Return the object of a keyword, empty without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, {}), dict):
         raise _make_kind_error(raw, keyword, "an object")
@@ -353,14 +353,14 @@ def _get_texts(value: Any, keyword: str) -> list[str]:
     return value
 
 
-def _get_flag(raw: Raw, keyword: str) -> bool:
+def _get_flag(raw: RawSchema, keyword: str) -> bool:
     """Return the boolean of a keyword, False without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, False), bool):
         raise _make_kind_error(raw, keyword, "a boolean")
     return value
 
 
-def _get_count(raw: Raw, keyword: str) -> int | None:
+def _get_count(raw: RawSchema, keyword: str) -> int | None:
     """Return the integer of a keyword, or None without it. Raises InvalidSchema."""
     if keyword not in raw:
         return None
@@ -370,7 +370,7 @@ def _get_count(raw: Raw, keyword: str) -> int | None:
     return value
 
 
-def _get_limit(raw: Raw, keyword: str) -> Limit | None:
+def _get_limit(raw: RawSchema, keyword: str) -> Limit | None:
     """Return the number of a keyword, or None without it. Raises InvalidSchema."""
     if keyword not in raw:
         return None
@@ -379,7 +379,7 @@ def _get_limit(raw: Raw, keyword: str) -> Limit | None:
     return value
 
 
-def _get_multiple(raw: Raw) -> Limit | None:
+def _get_multiple(raw: RawSchema) -> Limit | None:
     """Return the number of "multipleOf", or None without it. Raises InvalidSchema."""
     value = _get_limit(raw, "multipleOf")
     if value is not None and not value:

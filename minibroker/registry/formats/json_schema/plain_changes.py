@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from minibroker.registry.formats.java_order import unite_in_java_order
-from minibroker.registry.formats.json_schema.json_changes import Change, Part
+from minibroker.registry.formats.json_schema.json_changes import ChangePart, SchemaChange
 from minibroker.registry.formats.json_schema.json_model import Array, Combined, Empty, Never, Object, Schema
 
 
-def name_required_or_optional(schema: Schema, required: bool) -> str:
+def choose_change_for_required(schema: Schema, required: bool) -> str:
     """Return what names of changes say of an added property."""
     if not required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
 
 
-def compare_descriptions(original: Schema, update: Schema) -> list[Part]:
+def compare_descriptions(original: Schema, update: Schema) -> list[ChangePart]:
     """Return the changes of what describes any schema."""
     pairs = (
         ("ID_CHANGED", original.id, update.id),
@@ -22,10 +22,10 @@ def compare_descriptions(original: Schema, update: Schema) -> list[Part]:
         ("DESCRIPTION_CHANGED", original.description, update.description),
         ("DEFAULT_CHANGED", original.default, update.default),
     )
-    return [Change(kind) for kind, before, after in pairs if before != after]
+    return [SchemaChange(kind) for kind, before, after in pairs if before != after]
 
 
-def compare_criteria(original: Combined, update: Combined) -> list[Part]:
+def compare_criteria(original: Combined, update: Combined) -> list[ChangePart]:
     """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
     if original.criterion == update.criterion:
         return []
@@ -35,12 +35,12 @@ def compare_criteria(original: Combined, update: Combined) -> list[Part]:
         or (was_single and (is_single or update.criterion == "oneOf"))
         or (is_single and original.criterion == "allOf")
     )
-    return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
+    return [SchemaChange("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
 
 
-def compare_required(original: Object, update: Object) -> list[Part]:
+def compare_required(original: Object, update: Object) -> list[ChangePart]:
     """Return the changes of which properties are required, of those that both schemas have."""
-    changes: list[Part] = []
+    changes: list[ChangePart] = []
     for name in unite_in_java_order(original.properties):
         if name not in update.properties or (name in original.required) == (name in update.required):
             continue
@@ -49,7 +49,7 @@ def compare_required(original: Object, update: Object) -> list[Part]:
         else:
             has_default = update.properties[name].default is not None
             kind = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED"
-        changes.append(Change(kind, (name,)))
+        changes.append(SchemaChange(kind, (name,)))
     return changes
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from decimal import Decimal, DecimalException
 
-from minibroker.registry.formats.json_schema.json_changes import Change, Part
+from minibroker.registry.formats.json_schema.json_changes import ChangePart, SchemaChange
 from minibroker.registry.formats.json_schema.json_model import Limit, Number, String
 
 
-def compare_strings(original: String, update: String) -> list[Part]:
+def compare_strings(original: String, update: String) -> list[ChangePart]:
     """Return the changes of a text."""
     changes = compare_limits("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
     changes += compare_limits("minLength", "MIN_LENGTH", original.min_length, update.min_length)
@@ -17,11 +17,11 @@ def compare_strings(original: String, update: String) -> list[Part]:
             verdict = "ADDED" if original.pattern is None else "REMOVED"
         else:
             verdict = "CHANGED"
-        changes.append(Change(f"PATTERN_{verdict}", ("pattern",)))
+        changes.append(SchemaChange(f"PATTERN_{verdict}", ("pattern",)))
     return changes
 
 
-def compare_numbers(original: Number, update: Number) -> list[Part]:
+def compare_numbers(original: Number, update: Number) -> list[ChangePart]:
     """Return the changes of a number."""
     changes = compare_limits("maximum", "MAXIMUM", original.maximum, update.maximum)
     changes += compare_limits("minimum", "MINIMUM", original.minimum, update.minimum)
@@ -33,11 +33,11 @@ def compare_numbers(original: Number, update: Number) -> list[Part]:
     )
     changes += _compare_multiples(original.multiple_of, update.multiple_of)
     if original.integer != update.integer:
-        changes.append(Change("TYPE_EXTENDED" if original.integer else "TYPE_NARROWED"))
+        changes.append(SchemaChange("TYPE_EXTENDED" if original.integer else "TYPE_NARROWED"))
     return changes
 
 
-def _compare_multiples(before: Limit | None, after: Limit | None) -> list[Part]:
+def _compare_multiples(before: Limit | None, after: Limit | None) -> list[ChangePart]:
     """Return the change of "multipleOf", if it changed. Confluent cuts fractions off; here they count."""
     if before == after:
         return []
@@ -47,7 +47,7 @@ def _compare_multiples(before: Limit | None, after: Limit | None) -> list[Part]:
         kind = "MULTIPLE_OF_EXPANDED"
     else:
         kind = "MULTIPLE_OF_REDUCED" if _is_divisor(after, before) else "MULTIPLE_OF_CHANGED"
-    return [Change(kind, ("multipleOf",))]
+    return [SchemaChange(kind, ("multipleOf",))]
 
 
 def _is_divisor(divisor: Limit, number: Limit) -> bool:
@@ -58,21 +58,21 @@ def _is_divisor(divisor: Limit, number: Limit) -> bool:
         return False
 
 
-def compare_limits(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Part]:
+def compare_limits(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[ChangePart]:
     """Return the change of a limit, if it changed."""
     if before is None and after is None:
         return []
     if before is None or after is None:
-        return [Change(f"{kind}_{'ADDED' if before is None else 'REMOVED'}", (name,))]
+        return [SchemaChange(f"{kind}_{'ADDED' if before is None else 'REMOVED'}", (name,))]
     if before == after:
         return []
-    return [Change(f"{kind}_{'INCREASED' if before < after else 'DECREASED'}", (name,))]
+    return [SchemaChange(f"{kind}_{'INCREASED' if before < after else 'DECREASED'}", (name,))]
 
 
-def compare_sets(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Part]:
+def compare_sets(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[ChangePart]:
     """Return the change of a set, if it changed."""
     if before == after:
         return []
     if after >= before:
-        return [Change(f"{kind}_EXTENDED")]
-    return [Change(f"{kind}_{'NARROWED' if before >= after else 'CHANGED'}")]
+        return [SchemaChange(f"{kind}_EXTENDED")]
+    return [SchemaChange(f"{kind}_{'NARROWED' if before >= after else 'CHANGED'}")]

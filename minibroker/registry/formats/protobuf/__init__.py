@@ -12,14 +12,14 @@ from functools import cached_property
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from minibroker.registry.formats.comparing_budget import Budget, describe_changes
+from minibroker.registry.formats.comparing_budget import ComparingBudget, describe_changes
 from minibroker.registry.formats.protobuf.descriptors import (
     encode_base64_descriptor,
     find_well_known,
     make_descriptor,
     parse_base64_descriptor,
 )
-from minibroker.registry.formats.protobuf.proto_names import Collected, Names, collect_names
+from minibroker.registry.formats.protobuf.proto_names import CollectedNames, ProtoNames, collect_names
 from minibroker.registry.formats.protobuf.proto_reading import read_file
 from minibroker.registry.formats.protobuf.proto_writing import write_file
 from minibroker.registry.formats.protobuf.protobuf_comparing import compare_files
@@ -69,9 +69,9 @@ class ProtobufSchema:
             raise
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> ProtoNames:
         """The types and extensions of the file and of those that it imports."""
-        return Names(self.file, collect_names(self.imported.values()))
+        return ProtoNames(self.file, collect_names(self.imported.values()))
 
     @cached_property
     def descriptor(self) -> FileDescriptor:
@@ -83,7 +83,9 @@ class ProtobufSchema:
             self._add_file(pool, name, file, known, added)
         return pool.FindFileByName(OWN_NAME)
 
-    def _add_file(self, pool: DescriptorPool, name: str, file: File, known: Collected, added: dict[str, bool]) -> None:
+    def _add_file(
+        self, pool: DescriptorPool, name: str, file: File, known: CollectedNames, added: dict[str, bool]
+    ) -> None:
         """Add a file to a pool after those that it imports. Raises InvalidSchema."""
         if name in added:
             if not added[name]:
@@ -94,7 +96,9 @@ class ProtobufSchema:
             if imported in self.imported:
                 self._add_file(pool, imported, self.imported[imported], known, added)
         try:
-            pool.AddSerializedFile(make_descriptor(name, file, Names(file, known), self.imported).SerializeToString())
+            pool.AddSerializedFile(
+                make_descriptor(name, file, ProtoNames(file, known), self.imported).SerializeToString()
+            )
         except TypeError as error:  # what the library raises for a file that is not valid
             raise InvalidSchema(str(error)) from None
         added[name] = True
@@ -112,7 +116,9 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     return schema
 
 
-def list_incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Budget | None = None) -> list[str]:
+def list_incompatibilities(
+    reader: ProtobufSchema, writer: ProtobufSchema, budget: ComparingBudget | None = None
+) -> list[str]:
     """Return why `reader` does not read what was written with `writer`, in Confluent's words; nothing if it does.
 
     Raises TooMuch.

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats.protobuf.proto_options import convert_option_to_map, merge_options
-from minibroker.registry.formats.protobuf.protobuf_model import Kind, Option, Word
+from minibroker.registry.formats.protobuf.protobuf_model import Option, OptionKind, OptionWord
 
 _NAMES: Final = {
     "FileOptions": "confluent.file_meta",
@@ -36,7 +36,7 @@ def set_meta_options(proto: Message, options: Iterable[Option]) -> None:
     """Set Confluent's option of a descriptor, if it is among others."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
     of_name = [convert_option_to_map(each) for each in options if each.custom and each.name.removeprefix(".") == name]
-    if not of_name or (option := reduce(merge_options, of_name)).kind is not Kind.MAP:
+    if not of_name or (option := reduce(merge_options, of_name)).kind is not OptionKind.MAP:
         return
     values = option.value
     holder: Any = _make_message_class_with_meta()()
@@ -63,12 +63,12 @@ def read_meta_options(proto: Message) -> list[Option]:
         "tags": list(meta.tags),
     }
     kept = {each: value for each, value in values.items() if value}
-    return [Option(name, Kind.MAP, kept, custom=True)] if kept else []
+    return [Option(name, OptionKind.MAP, kept, custom=True)] if kept else []
 
 
 def _format_value(value: Any) -> str:
     """Return what is one word or text; nothing for anything else."""
-    return value.text if isinstance(value, Word) else value if isinstance(value, str) else ""
+    return value.text if isinstance(value, OptionWord) else value if isinstance(value, str) else ""
 
 
 def _convert_to_list(value: Any) -> list[Any]:

@@ -26,21 +26,21 @@ from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats.protobuf.confluent_meta import read_meta_options, set_meta_options
-from minibroker.registry.formats.protobuf.proto_names import Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.proto_names import NameScope, ProtoNames, is_enum
 from minibroker.registry.formats.protobuf.proto_reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
     EnumType,
     EnumValue,
-    Extend,
     Field,
     File,
-    Kind,
     Message,
     Method,
     OneOf,
     Option,
+    OptionKind,
+    ProtoExtend,
     Range,
     Service,
     Type,
@@ -161,11 +161,11 @@ def _parse_field(proto: FieldDescriptorProto, syntax: str, *, in_one_of: bool = 
     )
 
 
-def _parse_extends(fields: Iterable[FieldDescriptorProto], syntax: str) -> list[Extend]:
+def _parse_extends(fields: Iterable[FieldDescriptorProto], syntax: str) -> list[ProtoExtend]:
     """Return extensions, by the message that they extend."""
-    by_name: dict[str, Extend] = {}
+    by_name: dict[str, ProtoExtend] = {}
     for field in fields:
-        by_name.setdefault(field.extendee, Extend(field.extendee)).fields.append(_parse_field(field, syntax))
+        by_name.setdefault(field.extendee, ProtoExtend(field.extendee)).fields.append(_parse_field(field, syntax))
     return list(by_name.values())
 
 
@@ -180,11 +180,11 @@ def _parse_options(options: ProtobufMessage) -> list[Option]:
         if field.is_extension or field.message_type is not None or field.is_repeated:
             continue
         if field.enum_type is not None:
-            result.append(Option(field.name, Kind.NAME, field.enum_type.values_by_number[value].name))
+            result.append(Option(field.name, OptionKind.NAME, field.enum_type.values_by_number[value].name))
         elif field.type == FieldDescriptor.TYPE_BOOL:
-            result.append(Option(field.name, Kind.BOOLEAN, str(value).lower()))
+            result.append(Option(field.name, OptionKind.BOOLEAN, str(value).lower()))
         else:
-            result.append(Option(field.name, Kind.TEXT, value))
+            result.append(Option(field.name, OptionKind.TEXT, value))
     return result + read_meta_options(options)
 
 
@@ -200,14 +200,14 @@ def _check_depth(messages: Iterable[DescriptorProto]) -> None:
 # To descriptors
 
 
-def make_descriptor(name: str, file: File, names: Names, known: Iterable[str]) -> FileDescriptorProto:
+def make_descriptor(name: str, file: File, names: ProtoNames, known: Iterable[str]) -> FileDescriptorProto:
     """Return the descriptor of a file, with those of its imports that are known. Raises InvalidSchema."""
     known = set(known)
     proto = _make_file_class()(name=name, package=file.package or "", syntax=file.syntax or "proto2")
     proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known)
     proto.public_dependency.extend(index for index, each in enumerate(proto.dependency) if each in file.public_imports)
-    builder = _Builder(names, file.syntax == "proto3")
-    scope = Scope(file.package or "")
+    builder = _DescriptorBuilder(names, file.syntax == "proto3")
+    scope = NameScope(file.package or "")
     try:
         _set_options(proto.options, file.options)
         for each in file.types:
@@ -230,19 +230,19 @@ def make_descriptor(name: str, file: File, names: Names, known: Iterable[str]) -
     return proto
 
 
-class _Builder:
+class _DescriptorBuilder:
     """The names that types are found by, and the syntax of the file."""
 
-    def __init__(self, names: Names, is_proto3: bool) -> None:
+    def __init__(self, names: ProtoNames, is_proto3: bool) -> None:
         self._names = names
         self._is_proto3 = is_proto3
 
-    def get_full_name(self, type_name: str, scope: Scope) -> str:
+    def get_full_name(self, type_name: str, scope: NameScope) -> str:
         """Return the full name of a type, or the name as it stands if there is none."""
         full = self._names.resolve_type_name(type_name, scope)
         return type_name if full is None else f".{full}"
 
-    def add_type(self, parent: Any, type_: Type, scope: Scope) -> None:
+    def add_type(self, parent: Any, type_: Type, scope: NameScope) -> None:
         """Add a message or enum to a file's or message's descriptor."""
         if isinstance(type_, EnumType):
             self._add_enum(parent.enum_type.add(name=type_.name), type_)
@@ -251,7 +251,7 @@ class _Builder:
         added = parent.nested_type.add() if within_a_message else parent.message_type.add()
         self._fill_message(added, type_, scope.make_inner_scope(type_.name))
 
-    def _fill_message(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
+    def _fill_message(self, proto: DescriptorProto, message: Message, scope: NameScope) -> None:
         """Fill in the descriptor of a message."""
         proto.name = message.name
         _set_options(proto.options, message.options)
@@ -288,7 +288,7 @@ class _Builder:
             proto.extension_range.add(start=start, end=end + 1)
         self.add_extends(proto.extension, proto.nested_type, message.extends, scope)
 
-    def add_extends(self, extensions: Any, entries: Any, extends: Iterable[Extend], scope: Scope) -> None:
+    def add_extends(self, extensions: Any, entries: Any, extends: Iterable[ProtoExtend], scope: NameScope) -> None:
         """Add extensions to a file's or message's descriptor."""
         for extend in extends:
             for field in extend.fields:
@@ -305,7 +305,7 @@ class _Builder:
         proto.reserved_name.extend(value for each in enum.reserved for value in each if isinstance(value, str))
 
     def _add_field(
-        self, parent: DescriptorProto | None, proto: FieldDescriptorProto, field: Field, scope: Scope
+        self, parent: DescriptorProto | None, proto: FieldDescriptorProto, field: Field, scope: NameScope
     ) -> None:
         """Fill in the descriptor of a field of a message, or of an extension."""
         proto.name, proto.number, proto.label = field.name, field.number, _parse_label(field.label)
@@ -329,7 +329,7 @@ class _Builder:
         _set_options(proto.options, field.options)
 
     def _add_map_entry(
-        self, parent: DescriptorProto, proto: FieldDescriptorProto, entry: tuple[str, str], scope: Scope
+        self, parent: DescriptorProto, proto: FieldDescriptorProto, entry: tuple[str, str], scope: NameScope
     ) -> None:
         """Add the message for the entries of a map, which its field then has."""
         camel = "".join(part[:1].upper() + part[1:] for part in proto.name.split("_"))
@@ -370,7 +370,7 @@ def _set_options(proto: ProtobufMessage, options: Sequence[Option]) -> None:
             value = field.enum_type.values_by_name[value].number
         elif field.type == FieldDescriptor.TYPE_BOOL:
             value = value == "true"
-        elif field.type != FieldDescriptor.TYPE_STRING or option.kind is not Kind.TEXT:
+        elif field.type != FieldDescriptor.TYPE_STRING or option.kind is not OptionKind.TEXT:
             raise InvalidSchema(f"{option.name}: {value!r} is no value of it")
         setattr(proto, option.name, value)
 

@@ -13,16 +13,16 @@ from typing import NamedTuple
 from minibroker.registry.formats.protobuf.protobuf_model import (
     SCALARS,
     EnumType,
-    Extend,
     Field,
     File,
     Message,
+    ProtoExtend,
     Type,
     parse_map_type,
 )
 
 
-class Found(NamedTuple):
+class FoundType(NamedTuple):
     """A type, the package that it is in, and whether it is declared in the schema itself, and in no other one."""
 
     type: Type
@@ -30,47 +30,47 @@ class Found(NamedTuple):
     local: bool
 
 
-class Scope(NamedTuple):
+class NameScope(NamedTuple):
     """The place where a name stands: a package, and the messages around it from the outermost on."""
 
     package: str
     messages: tuple[str, ...] = ()
 
-    def make_inner_scope(self, message: str) -> Scope:
+    def make_inner_scope(self, message: str) -> NameScope:
         """Return the place within another message."""
-        return Scope(self.package, (*self.messages, message))
+        return NameScope(self.package, (*self.messages, message))
 
 
-class Collected(NamedTuple):
+class CollectedNames(NamedTuple):
     """Types and extensions by their full names."""
 
-    types: dict[str, Found]
+    types: dict[str, FoundType]
     extensions: dict[str, Field]
 
 
-class Names:
+class ProtoNames:
     """The types and extensions of a file and those that it needs, by their full names."""
 
-    def __init__(self, file: File, others: Collected) -> None:
+    def __init__(self, file: File, others: CollectedNames) -> None:
         """Take the names of a file and of `others`, among which the file itself may be."""
         own = _collect_names(file, local=True)
-        self.types: Mapping[str, Found] = ChainMap(own.types, others.types)
+        self.types: Mapping[str, FoundType] = ChainMap(own.types, others.types)
         self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
 
-    def resolve_type_name(self, name: str, scope: Scope) -> str | None:
+    def resolve_type_name(self, name: str, scope: NameScope) -> str | None:
         """Return the full name of a type, or None if there is none."""
         return _resolve_name(self.types, name, scope)
 
-    def resolve_extension(self, name: str, scope: Scope) -> str | None:
+    def resolve_extension(self, name: str, scope: NameScope) -> str | None:
         """Return the full name of an extension, or None if there is none."""
         return _resolve_name(self.extensions, name, scope)
 
-    def find_type(self, name: str, scope: Scope) -> Found | None:
+    def find_type(self, name: str, scope: NameScope) -> FoundType | None:
         """Return a type, or None if there is none."""
         full = self.resolve_type_name(name, scope)
         return None if full is None else self.types[full]
 
-    def find_map_entry(self, type_name: str, scope: Scope) -> tuple[str, str] | None:
+    def find_map_entry(self, type_name: str, scope: NameScope) -> tuple[str, str] | None:
         """Return the types of keys and values, if a type is a map, or stands for the entries of one."""
         if type_name in SCALARS:
             return None
@@ -83,9 +83,9 @@ class Names:
         return by_name.get("key", "string"), by_name.get("value", "string")
 
 
-def collect_names(files: Iterable[File]) -> Collected:
+def collect_names(files: Iterable[File]) -> CollectedNames:
     """Return the types and extensions of files that others import."""
-    all = Collected({}, {})
+    all = CollectedNames({}, {})
     for file in files:
         found = _collect_names(file, local=False)
         all.types.update(found.types)
@@ -93,15 +93,15 @@ def collect_names(files: Iterable[File]) -> Collected:
     return all
 
 
-def _collect_names(file: File, *, local: bool) -> Collected:
+def _collect_names(file: File, *, local: bool) -> CollectedNames:
     """Return the types and extensions of a file."""
     package = file.package or ""
     prefix = f"{package}." if package else ""
-    collected = Collected({}, _collect_extensions(file.extends, prefix))
+    collected = CollectedNames({}, _collect_extensions(file.extends, prefix))
     pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
     while pending:
         prefix, each = pending.pop()
-        collected.types[prefix + each.name] = Found(each, package, local)
+        collected.types[prefix + each.name] = FoundType(each, package, local)
         if isinstance(each, Message):
             inner = f"{prefix}{each.name}."
             pending += [(inner, nested) for nested in each.types]
@@ -109,16 +109,16 @@ def _collect_names(file: File, *, local: bool) -> Collected:
     return collected
 
 
-def _collect_extensions(extends: Iterable[Extend], prefix: str) -> dict[str, Field]:
+def _collect_extensions(extends: Iterable[ProtoExtend], prefix: str) -> dict[str, Field]:
     return {prefix + field.name: field for extend in extends for field in extend.fields}
 
 
-def is_enum(found: Found | None) -> bool:
+def is_enum(found: FoundType | None) -> bool:
     """Return whether a type is an enum."""
     return found is not None and isinstance(found.type, EnumType)
 
 
-def _resolve_name(known: Mapping[str, object], name: str, scope: Scope) -> str | None:
+def _resolve_name(known: Mapping[str, object], name: str, scope: NameScope) -> str | None:
     """Return the full name of what is known, or None."""
     if name.startswith("."):
         return name[1:] if name[1:] in known else None

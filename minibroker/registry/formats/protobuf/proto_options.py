@@ -7,7 +7,7 @@ from math import isfinite
 from struct import pack, unpack
 from typing import Final
 
-from minibroker.registry.formats.protobuf.protobuf_model import Kind, Option, Word
+from minibroker.registry.formats.protobuf.protobuf_model import Option, OptionKind, OptionWord
 
 _THOUSANDTHS: Final = Decimal("0.001")
 _LARGE: Final = 1e15  # from here on Java writes the digits that tell a double from the next one, and then zeros
@@ -15,20 +15,20 @@ _LARGE: Final = 1e15  # from here on Java writes the digits that tell a double f
 
 def convert_option_to_map(option: Option) -> Option:
     """Return an option that sets a field of a message as one whose value is a map."""
-    if option.kind is not Kind.OPTION:
+    if option.kind is not OptionKind.OPTION:
         return option
     inner: Option = option.value
     value = inner.value
-    if inner.kind in (Kind.BOOLEAN, Kind.NAME, Kind.NUMBER):
-        value = Word(inner.kind, value)
-    elif inner.kind is Kind.OPTION:
+    if inner.kind in (OptionKind.BOOLEAN, OptionKind.NAME, OptionKind.NUMBER):
+        value = OptionWord(inner.kind, value)
+    elif inner.kind is OptionKind.OPTION:
         value = convert_option_to_map(inner).value
-    return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
+    return Option(option.name, OptionKind.MAP, {inner.name: value}, option.custom)
 
 
 def merge_options(first: Option, second: Option) -> Option:
     """Return two options of the same name as one: maps are joined, and of anything else the last one stays."""
-    if first.kind is not Kind.MAP or second.kind is not Kind.MAP:
+    if first.kind is not OptionKind.MAP or second.kind is not OptionKind.MAP:
         return second
     values = dict(first.value)
     for name, value in second.value.items():
@@ -37,7 +37,7 @@ def merge_options(first: Option, second: Option) -> Option:
             continue
         both = [each for some in (values[name], value) for each in (some if isinstance(some, list) else [some])]
         values[name] = list({repr(each): each for each in both}.values())
-    return Option(second.name, Kind.MAP, values, second.custom)
+    return Option(second.name, OptionKind.MAP, values, second.custom)
 
 
 def format_plain_number(text: str) -> str:

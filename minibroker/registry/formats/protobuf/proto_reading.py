@@ -13,20 +13,20 @@ from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     EnumType,
     EnumValue,
-    Extend,
     Field,
     File,
     Group,
-    Kind,
     Message,
     Method,
     OneOf,
     Option,
+    OptionKind,
+    OptionWord,
+    ProtoExtend,
     Range,
     Service,
-    Word,
 )
-from minibroker.registry.formats.protobuf.words import Words
+from minibroker.registry.formats.protobuf.words import ProtoWords
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_CHARACTERS: Final = 1 << 20
@@ -37,10 +37,10 @@ def read_file(text: str) -> File:
     """Return what a .proto file declares. Raises InvalidSchema."""
     if len(text) > MAXIMUM_CHARACTERS:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_CHARACTERS} characters")
-    return _Reader(text).read_file()
+    return _ProtoReader(text).read_file()
 
 
-class _Reader(Words):
+class _ProtoReader(ProtoWords):
     """Reads declarations."""
 
     def __init__(self, text: str) -> None:
@@ -220,9 +220,9 @@ class _Reader(Words):
                 self.require_sign(";")
         return enum
 
-    def _read_extend(self) -> Extend:
+    def _read_extend(self) -> ProtoExtend:
         """Read an extension of another message after its keyword."""
-        extend = Extend(self.read_name())
+        extend = ProtoExtend(self.read_name())
         for word in self._read_block():
             declared = self._read_field_or_group(word)
             if isinstance(declared, Field):
@@ -339,22 +339,22 @@ class _Reader(Words):
                 self.raise_invalid_schema(f"expected '{separator}' in option")
         kind, value = self._read_value()
         for each in reversed(inner):
-            kind, value = Kind.OPTION, Option(each, kind, value)
+            kind, value = OptionKind.OPTION, Option(each, kind, value)
         return Option(name, kind, value, opening == "(")
 
-    def _read_value(self) -> tuple[Kind, Any]:
+    def _read_value(self) -> tuple[OptionKind, Any]:
         """Return a value of an option, and its kind."""
         sign = self.peek_character()
         if sign == "{":
-            return Kind.MAP, self._read_map()
+            return OptionKind.MAP, self._read_map()
         if sign == "[":
-            return Kind.LIST, self._read_list()
+            return OptionKind.LIST, self._read_list()
         if sign in "\"'":
-            return Kind.TEXT, self.read_quoted()
+            return OptionKind.TEXT, self.read_quoted()
         word = self.read_word()
         if sign.isdigit() or sign == "-":
-            return Kind.NUMBER, word
-        return (Kind.BOOLEAN if word in ("true", "false") else Kind.NAME), word
+            return OptionKind.NUMBER, word
+        return (OptionKind.BOOLEAN if word in ("true", "false") else OptionKind.NAME), word
 
     def _read_map(self) -> dict[str, Any]:
         """Return a map of an option; values of the same name are a list."""
@@ -388,9 +388,9 @@ class _Reader(Words):
         return values
 
 
-def _mark_kind_of_value(kind: Kind, value: Any) -> Any:
+def _mark_kind_of_value(kind: OptionKind, value: Any) -> Any:
     """Return a value of a map or list, with its kind where a text alone does not tell."""
-    return Word(kind, value) if kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.NAME) else value
+    return OptionWord(kind, value) if kind in (OptionKind.BOOLEAN, OptionKind.NUMBER, OptionKind.NAME) else value
 
 
 def _add_value(values: dict[str, Any], name: str, value: Any) -> None:

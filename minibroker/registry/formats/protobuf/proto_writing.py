@@ -6,26 +6,26 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, Final, TypeVar
 
-from minibroker.registry.formats.protobuf.proto_names import Names, Scope
+from minibroker.registry.formats.protobuf.proto_names import NameScope, ProtoNames
 from minibroker.registry.formats.protobuf.proto_options import convert_option_to_map, format_plain_number, merge_options
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
     EnumType,
     EnumValue,
-    Extend,
     Field,
     File,
     Group,
-    Kind,
     Message,
     Method,
     OneOf,
     Option,
+    OptionKind,
+    OptionWord,
+    ProtoExtend,
     Range,
     Service,
     Type,
-    Word,
 )
 from minibroker.registry.formats.schema import InvalidSchema
 
@@ -37,24 +37,24 @@ Numbered = TypeVar("Numbered", Field, Group)
 _AFTER_ALL_NUMBERS: Final = (1 << 31) - 1
 
 
-def write_file(file: File, names: Names | None = None, *, extensions: bool = True) -> str:
+def write_file(file: File, names: ProtoNames | None = None, *, extensions: bool = True) -> str:
     """Return the text of a file; with names, all is sorted, and types are named in full. Raises InvalidSchema then.
 
     Without `extensions`, there are none, nor ranges for them, nor options that are neither Protobuf's nor Confluent's.
     """
-    return _Writer(names, Scope(file.package or ""), extensions).write_file(file)
+    return _ProtoWriter(names, NameScope(file.package or ""), extensions).write_file(file)
 
 
-class _Writer:
+class _ProtoWriter:
     """Where names stand, and whether what is written is normalized: if names are known."""
 
-    def __init__(self, names: Names | None, scope: Scope, extensions: bool) -> None:
+    def __init__(self, names: ProtoNames | None, scope: NameScope, extensions: bool) -> None:
         self._names = names
         self._scope = scope
         self._extensions = extensions
 
-    def _make_inner_writer(self, message: str) -> _Writer:
-        return _Writer(self._names, self._scope.make_inner_scope(message), self._extensions)
+    def _make_inner_writer(self, message: str) -> _ProtoWriter:
+        return _ProtoWriter(self._names, self._scope.make_inner_scope(message), self._extensions)
 
     # Files, messages, enums
 
@@ -125,7 +125,7 @@ class _Writer:
         fields = [self._write_field(each) for each in self._sort_by_number(group.fields)]
         return _write_block(f"{label}group {group.name} = {group.number}", [fields])
 
-    def _write_extend(self, extend: Extend) -> str:
+    def _write_extend(self, extend: ProtoExtend) -> str:
         """Return an extension."""
         return _write_block(
             f"extend {extend.name}", [[self._write_field(each) for each in self._sort_by_number(extend.fields)]]
@@ -156,7 +156,7 @@ class _Writer:
         if field.default is not None:
             options.append(Option("default", _find_default_kind(type_name), field.default))
         if field.json_name is not None:
-            options.append(Option("json_name", Kind.TEXT, field.json_name))
+            options.append(Option("json_name", OptionKind.TEXT, field.json_name))
         prefix = f"{label} " if label else ""
         return f"{prefix}{type_name} {field.name} = {field.number}{self._write_bracket_options(options)};\n"
 
@@ -195,7 +195,7 @@ class _Writer:
         ]
         return sorted(ordered, key=lambda each: each.fields[0].number)
 
-    def _group_extends(self, extends: Sequence[Extend]) -> Sequence[Extend]:
+    def _group_extends(self, extends: Sequence[ProtoExtend]) -> Sequence[ProtoExtend]:
         """Return extensions; in normal form one for each message that is extended."""
         if self._names is None or not self._extensions:
             return extends if self._extensions else []
@@ -203,7 +203,7 @@ class _Writer:
         for extend in extends:
             for field in extend.fields:
                 fields.setdefault(self._get_full_name(extend.name), []).append(field)
-        return [Extend(name, of_name) for name, of_name in fields.items()]
+        return [ProtoExtend(name, of_name) for name, of_name in fields.items()]
 
     def _get_full_name(self, type_name: str) -> str:
         """Return the full name of a type in normal form. Raises InvalidSchema if there is no such type."""
@@ -214,7 +214,7 @@ class _Writer:
             raise InvalidSchema(f"Could not resolve type: {type_name}")
         return f".{full}"
 
-    def _normalize_label_and_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
+    def _normalize_label_and_type(self, label: str, type_name: str, names: ProtoNames) -> tuple[str, str]:
         """Return the label and type of a field in normal form."""
         if type_name in SCALARS:
             return label, type_name
@@ -263,22 +263,22 @@ class _Writer:
     def _write_option(self, option: Option) -> str:
         """Return an option without the keyword."""
         name = f"({option.name})" if option.custom else option.name
-        if option.kind is Kind.OPTION:
+        if option.kind is OptionKind.OPTION:
             return f"{name}.{self._write_option(option.value)}"
-        if option.kind is Kind.TEXT:
+        if option.kind is OptionKind.TEXT:
             return f"{name} = {_quote_text(option.value)}"
-        if option.kind is Kind.MAP:
+        if option.kind is OptionKind.MAP:
             return f"{name} = {self._write_map(option.value)}"
-        if option.kind is Kind.LIST:
+        if option.kind is OptionKind.LIST:
             return f"{name} = {self._write_list(option.value)}"
-        return f"{name} = {self._write_number(option.value) if option.kind is Kind.NUMBER else option.value}"
+        return f"{name} = {self._write_number(option.value) if option.kind is OptionKind.NUMBER else option.value}"
 
     def _write_value(self, value: Any) -> str:
         """Return a value of a map or list."""
         if isinstance(value, Option):
             return self._write_option(value)
-        if isinstance(value, Word):
-            return self._write_number(value.text) if value.kind is Kind.NUMBER else value.text
+        if isinstance(value, OptionWord):
+            return self._write_number(value.text) if value.kind is OptionKind.NUMBER else value.text
         if isinstance(value, dict):
             return self._write_map(value)
         if isinstance(value, list):
@@ -357,8 +357,8 @@ def _write_range(value: Range | str, normal: bool) -> str:
     return f"{start} to {end if end < MAXIMUM_NUMBER else 'max'}"
 
 
-def _find_default_kind(type_name: str) -> Kind:
+def _find_default_kind(type_name: str) -> OptionKind:
     """Return the kind of a default value of a type."""
     if type_name in ("bool", "string"):
-        return Kind.BOOLEAN if type_name == "bool" else Kind.TEXT
-    return Kind.NUMBER if type_name in SCALARS else Kind.NAME
+        return OptionKind.BOOLEAN if type_name == "bool" else OptionKind.TEXT
+    return OptionKind.NUMBER if type_name in SCALARS else OptionKind.NAME

@@ -36,7 +36,7 @@ _SENTENCES: Final = {
 }
 
 
-class Change(NamedTuple):
+class ProtoChange(NamedTuple):
     """A change of a kind that Confluent names, at a place in the schema."""
 
     kind: str

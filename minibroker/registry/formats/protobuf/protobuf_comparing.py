@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import Budget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
 from minibroker.registry.formats.java_order import unite_in_java_order
-from minibroker.registry.formats.protobuf.proto_names import Found, Names, Scope, is_enum
-from minibroker.registry.formats.protobuf.protobuf_changes import Change
+from minibroker.registry.formats.protobuf.proto_names import FoundType, NameScope, ProtoNames, is_enum
+from minibroker.registry.formats.protobuf.protobuf_changes import ProtoChange
 from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, Type
 
 MAXIMUM_DEPTH: Final = 60
@@ -37,44 +37,51 @@ _KINDS: Final = {
 }
 
 
-class Side(NamedTuple):
+class ComparedSide(NamedTuple):
     """One of the two schemas, and the place in it that is compared."""
 
-    names: Names
-    scope: Scope
+    names: ProtoNames
+    scope: NameScope
 
-    def make_inner_side(self, name: str) -> Side:
+    def make_inner_side(self, name: str) -> ComparedSide:
         """Return the place within a type."""
-        return Side(self.names, self.scope.make_inner_scope(name))
+        return ComparedSide(self.names, self.scope.make_inner_scope(name))
 
 
 def compare_files(
-    original: File, before: Names, update: File, after: Names, budget: Budget | None = None
-) -> list[Change]:
+    original: File, before: ProtoNames, update: File, after: ProtoNames, budget: ComparingBudget | None = None
+) -> list[ProtoChange]:
     """Return all changes. Raises TooMuch."""
-    comparison = _Comparison(budget or Budget())
+    comparison = _FileComparison(budget or ComparingBudget())
     if original.package != update.package:
-        comparison.changes.append(Change("PACKAGE_CHANGED", ()))
-    sides = Side(before, Scope(original.package or "")), Side(after, Scope(update.package or ""))
+        comparison.changes.append(ProtoChange("PACKAGE_CHANGED", ()))
+    sides = (
+        ComparedSide(before, NameScope(original.package or "")),
+        ComparedSide(after, NameScope(update.package or "")),
+    )
     comparison.compare_types(original.types, update.types, sides, ())
     return comparison.changes
 
 
-class _Comparison:
+class _FileComparison:
     """The changes found so far, and the messages that are being compared."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.changes: list[Change] = []
+    def __init__(self, budget: ComparingBudget) -> None:
+        self.changes: list[ProtoChange] = []
         self._open: list[Message] = []
         self._budget = budget
 
     def _add_change(self, kind: str, path: tuple[str, ...]) -> None:
-        self.changes.append(Change(kind, path))
+        self.changes.append(ProtoChange(kind, path))
 
     # Types
 
     def compare_types(
-        self, original: Sequence[Type], update: Sequence[Type], sides: tuple[Side, Side], path: tuple[str, ...]
+        self,
+        original: Sequence[Type],
+        update: Sequence[Type],
+        sides: tuple[ComparedSide, ComparedSide],
+        path: tuple[str, ...],
     ) -> None:
         """Compare the types of a file, or of a message."""
         self._budget.spend_steps(len(original) + len(update))
@@ -113,7 +120,7 @@ class _Comparison:
     # Messages
 
     def _compare_messages(
-        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
+        self, original: Message, update: Message, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
     ) -> None:
         """Compare two messages, but the fields of one that is being compared already."""
         if len(self._open) >= MAXIMUM_DEPTH:
@@ -141,7 +148,7 @@ class _Comparison:
             self._add_change("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
 
     def _compare_fields(
-        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
+        self, original: Message, update: Message, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
     ) -> None:
         """Compare all fields by their numbers, whichever oneofs they are in."""
         homes = _find_one_ofs_of_fields(original), _find_one_ofs_of_fields(update)
@@ -153,9 +160,9 @@ class _Comparison:
             here = (*path, *([home] if home else []), str(number))
             if number not in after:
                 if home not in gone:
-                    self._add_change(_name_removal_of_field(before[number], home), here)
+                    self._add_change(_choose_removal_kind(before[number], home), here)
             elif number not in before:
-                self._add_change(_name_addition_of_field(after[number], home), here)
+                self._add_change(_choose_addition_kind(after[number], home), here)
             else:
                 if homes[0][number] and not home:
                     self._add_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
@@ -163,14 +170,20 @@ class _Comparison:
 
     # Fields
 
-    def _compare_field(self, original: Field, update: Field, sides: tuple[Side, Side], path: tuple[str, ...]) -> None:
+    def _compare_field(
+        self, original: Field, update: Field, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
+    ) -> None:
         """Compare two fields of the same number."""
         if original.name != update.name:
             self._add_change("FIELD_NAME_CHANGED", path)
         self._compare_types_and_labels((original.type, update.type), (original.label, update.label), sides, path)
 
     def _compare_types_and_labels(
-        self, types: tuple[str, str], labels: tuple[str, str], sides: tuple[Side, Side], path: tuple[str, ...]
+        self,
+        types: tuple[str, str],
+        labels: tuple[str, str],
+        sides: tuple[ComparedSide, ComparedSide],
+        path: tuple[str, ...],
     ) -> None:
         """Compare the types and labels of fields, or of the keys or values of maps."""
         entries = tuple(side.names.find_map_entry(name, side.scope) for side, name in zip(sides, types, strict=True))
@@ -204,8 +217,8 @@ class _Comparison:
     def _compare_named(
         self,
         types: tuple[str, str],
-        resolved: tuple[Found | None, Found | None],
-        sides: tuple[Side, Side],
+        resolved: tuple[FoundType | None, FoundType | None],
+        sides: tuple[ComparedSide, ComparedSide],
         path: tuple[str, ...],
     ) -> None:
         """Compare two messages by their names in their packages, and what is in them if they are declared elsewhere."""
@@ -215,7 +228,7 @@ class _Comparison:
                 self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         local = [
-            _remove_package(side.names.resolve_type_name(name, side.scope) or name, each.package)
+            _remove_package_prefix(side.names.resolve_type_name(name, side.scope) or name, each.package)
             for side, name, each in zip(sides, types, (before, after), strict=True)
         ]
         if local[0] != local[1]:
@@ -224,7 +237,10 @@ class _Comparison:
         if before.local and after.local or not isinstance(before.type, Message) or not isinstance(after.type, Message):
             return
         parts = tuple(local[0].split("."))
-        inner = Side(sides[0].names, Scope(before.package, parts)), Side(sides[1].names, Scope(after.package, parts))
+        inner = (
+            ComparedSide(sides[0].names, NameScope(before.package, parts)),
+            ComparedSide(sides[1].names, NameScope(after.package, parts)),
+        )
         known = len(self.changes)
         self._compare_messages(before.type, after.type, inner, parts)
         if not all(change.compatible for change in self.changes[known:]):
@@ -257,12 +273,12 @@ def _find_removed_one_ofs(original: Message, update: Message, kept: Collection[i
     }
 
 
-def _name_removal_of_field(field: Field, home: str | None) -> str:
-    return "ONEOF_FIELD_REMOVED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
+def _choose_removal_kind(field: Field, one_of: str | None) -> str:
+    return "ONEOF_FIELD_REMOVED" if one_of else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
 
 
-def _name_addition_of_field(field: Field, home: str | None) -> str:
-    return "ONEOF_FIELD_ADDED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
+def _choose_addition_kind(field: Field, one_of: str | None) -> str:
+    return "ONEOF_FIELD_ADDED" if one_of else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 
 def _find_one_ofs_of_fields(message: Message) -> dict[int, str]:
@@ -271,6 +287,6 @@ def _find_one_ofs_of_fields(message: Message) -> dict[int, str]:
     return homes | {field.number: one_of.name for one_of in message.one_ofs for field in one_of.fields}
 
 
-def _remove_package(full: str, package: str) -> str:
+def _remove_package_prefix(full_name: str, package: str) -> str:
     """Return the name of a type without its package."""
-    return full.removeprefix(f"{package}.") if package else full
+    return full_name.removeprefix(f"{package}.") if package else full_name

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from minibroker.registry.formats.decoding_budget import Values
+from minibroker.registry.formats.decoding_budget import DecodingBudget
 from minibroker.registry.formats.protobuf import ProtobufSchema
 from minibroker.registry.formats.schema import InvalidData
 
@@ -53,7 +53,7 @@ def encode_message_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def read_protobuf(
-    schema: ProtobufSchema, indexes: Sequence[int], data: bytes, values: Values | None = None
+    schema: ProtobufSchema, indexes: Sequence[int], data: bytes, values: DecodingBudget | None = None
 ) -> dict[str, Any]:
     """Return the fields of a message by name, with their defaults; of a oneof only the one that is set.
 
@@ -63,7 +63,7 @@ def read_protobuf(
     if len(data) > UNCOUNTED_BYTES:
         check_number_of_values(descriptor, data)
     try:
-        return _convert_fields(GetMessageClass(descriptor).FromString(data), values or Values())
+        return _convert_fields(GetMessageClass(descriptor).FromString(data), values or DecodingBudget())
     except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
         raise InvalidData(f"the data is no {descriptor.full_name}: {error}") from None
 
@@ -83,7 +83,7 @@ def find_message(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
     return schema.descriptor.pool.FindMessageTypeByName(".".join(names))
 
 
-def _convert_fields(message: Message, values: Values) -> dict[str, Any]:
+def _convert_fields(message: Message, values: DecodingBudget) -> dict[str, Any]:
     """Return the fields of a message."""
     values.count_values(len(message.DESCRIPTOR.fields))
     return {
@@ -93,19 +93,19 @@ def _convert_fields(message: Message, values: Values) -> dict[str, Any]:
     }
 
 
-def _convert_value(field: Any, value: Any, values: Values) -> Any:
+def _convert_value(field: Any, value: Any, values: DecodingBudget) -> Any:
     """Return the value of a field."""
     if not field.is_repeated:
-        return _convert_single(field, value, values)
+        return _convert_single_value(field, value, values)
     values.count_values(len(value))
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         item = entry.fields_by_name["value"]
-        return {key: _convert_single(item, value[key], values) for key in value}
-    return [_convert_single(field, each, values) for each in value]
+        return {key: _convert_single_value(item, value[key], values) for key in value}
+    return [_convert_single_value(field, each, values) for each in value]
 
 
-def _convert_single(field: Any, value: Any, values: Values) -> Any:
+def _convert_single_value(field: Any, value: Any, values: DecodingBudget) -> Any:
     """Return one value of a field."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
@@ -131,7 +131,7 @@ def check_number_of_values(descriptor: Descriptor, data: bytes) -> None:
 
     What is damaged is left to the library.
     """
-    values, place = Values(), 0
+    values, place = DecodingBudget(), 0
     within: list[tuple[Descriptor | None, int]] = [(descriptor, len(data))]  # messages that are open, and their ends
     while within:
         message, end = within[-1]

@@ -14,7 +14,7 @@ SCALARS: Final = frozenset(_SCALARS.split())
 MAXIMUM_NUMBER: Final = (1 << 29) - 1  # of a field
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """The kind of the value of an option."""
 
     TEXT = "text"
@@ -26,10 +26,10 @@ class Kind(Enum):
     OPTION = "option"  # another option: that of a field of a message, as in "(a).b = 1"
 
 
-class Word(NamedTuple):
+class OptionWord(NamedTuple):
     """A boolean, number or name within a map or list, where a plain text stands for itself."""
 
-    kind: Kind
+    kind: OptionKind
     text: str
 
 
@@ -38,7 +38,7 @@ class Option:
     """An option. `value` is a text, or a dict, a list or an Option for the kinds of these names."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     value: Any
     custom: bool = False  # whether the name stands in parentheses
 
@@ -80,7 +80,7 @@ class OneOf:
 
 
 @dataclass(slots=True)
-class Extend:
+class ProtoExtend:
     """Fields that extend a message declared elsewhere."""
 
     name: str
@@ -99,7 +99,7 @@ class Message:
     options: list[Option] = field(default_factory=list)
     reserved: list[list[Range | str]] = field(default_factory=list)  # each of a statement
     extensions: list[list[Range]] = field(default_factory=list)
-    extends: list[Extend] = field(default_factory=list)
+    extends: list[ProtoExtend] = field(default_factory=list)
 
     @property
     def is_map_entry(self) -> bool:
@@ -170,7 +170,7 @@ class File:
     public_imports: list[str] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
     types: list[Type] = field(default_factory=list)
-    extends: list[Extend] = field(default_factory=list)
+    extends: list[ProtoExtend] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
 
     def list_messages(self) -> list[Message]:

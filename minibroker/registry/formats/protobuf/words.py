@@ -15,7 +15,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 _NUMERIC: Final = re.compile(r"[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})")
 
 
-class Words:
+class ProtoWords:
     """A text, the place in it that is read next, and how deeply that is nested."""
 
     def __init__(self, text: str) -> None:

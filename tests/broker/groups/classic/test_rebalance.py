@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.classic.classic_states import FOLLOWING, State
+from minibroker.broker.groups.classic.classic_states import FOLLOWING, ClassicState
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.groups.classic.driving import RANGE, REBALANCE_MS, SESSION_MS, Driver, answered, subscription
 from tests.broker.harness import Harness
@@ -26,15 +26,15 @@ def delayed(tmp_path: Path) -> Iterator[Driver]:
 
 
 def test_every_group_state_but_dead_has_transitions() -> None:
-    assert {state for following in FOLLOWING.values() for state in following} == set(State)
-    assert all(State.DEAD in following for following in FOLLOWING.values())
-    assert FOLLOWING[State.DEAD] == {State.DEAD}
+    assert {state for following in FOLLOWING.values() for state in following} == set(ClassicState)
+    assert all(ClassicState.DEAD in following for following in FOLLOWING.values())
+    assert FOLLOWING[ClassicState.DEAD] == {ClassicState.DEAD}
 
 
 def test_an_invalid_group_state_transition_raises_an_error(driver: Driver) -> None:
     driver.stable()
     with pytest.raises(AssertionError, match="cannot become"):
-        driver.group.transition_to(State.EMPTY)
+        driver.group.transition_to(ClassicState.EMPTY)
 
 
 # --- the first generation of an empty group -----------------------------------------------------

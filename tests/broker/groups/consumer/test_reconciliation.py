@@ -13,7 +13,7 @@ from minibroker.broker.groups.consumer.member import (
     add_epoch_to_partitions,
     remove_epochs_from_partitions,
 )
-from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
+from minibroker.broker.groups.consumer.reconciliation import ReconciliationState, reconcile_member
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
@@ -60,7 +60,7 @@ def step(
     def is_taken(topic_id: bytes, partition: int) -> bool:
         return partition in (taken or {}).get(topic_id, frozenset())
 
-    after = reconcile_member(before, Circumstances(epoch, target, owned, topics, changed, is_taken))
+    after = reconcile_member(before, ReconciliationState(epoch, target, owned, topics, changed, is_taken))
     assigned, revoking = (
         dict(remove_epochs_from_partitions(after.assigned)),
         dict(remove_epochs_from_partitions(after.pending_revocation)),
@@ -128,12 +128,12 @@ def test_a_target_for_an_unsubscribed_topic_is_ignored() -> None:
 
 def test_a_member_with_its_full_target_assignment_is_unchanged() -> None:
     before = member(has=of(a="0"))
-    assert reconcile_member(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
+    assert reconcile_member(before, ReconciliationState(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
 
 
 def test_partitions_keep_the_epoch_in_which_they_were_assigned() -> None:
     after = reconcile_member(
-        member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False)
+        member(has=of(a="0")), ReconciliationState(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False)
     )
     assert after.assigned == {A: {0: 5, 1: 6}}
     assert (
@@ -168,7 +168,7 @@ def test_a_member_that_reports_correctly_reaches_its_target_in_two_steps(
     each = member(has=has)
     for _ in range(2):
         owned = remove_epochs_from_partitions(each.assigned)
-        circumstances = Circumstances(6, target, owned if each.pending_revocation else has, BOTH, False, is_taken)
+        circumstances = ReconciliationState(6, target, owned if each.pending_revocation else has, BOTH, False, is_taken)
         each = reconcile_member(each, circumstances)
         if each.epoch == 6:
             break

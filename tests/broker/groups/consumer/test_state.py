@@ -18,7 +18,7 @@ from minibroker.broker.groups.consumer.member import (
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
-from minibroker.broker.groups.group_entries import Change, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
@@ -140,14 +140,14 @@ def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -
     assert group.is_subscribed_to("u")
 
 
-def commit(coordinator: GroupCoordinator, changes: Sequence[Change]) -> None:
+def commit(coordinator: GroupCoordinator, changes: Sequence[GroupChange]) -> None:
     """Append the changes, and fold them in as a start would."""
     coordinator.append_entries(GROUP, encode_changes(changes))
     for key, value in changes:
         REPLAYED[type(key)](coordinator, key, value)
 
 
-def fold(group: ConsumerGroup, *changes: Change) -> None:
+def fold(group: ConsumerGroup, *changes: GroupChange) -> None:
     for change in changes:
         group.apply_record_change(change)
 
@@ -164,7 +164,7 @@ def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None
         consumer_records.make_target_epoch_record(GROUP, 7, 12),
         consumer_records.make_current_assignment_record(GROUP, member),
         consumer_records.make_pattern_topics_record(GROUP, "t", resolved),
-        Change(
+        GroupChange(
             messages.ConsumerGroupPartitionMetadataKey(group_id=GROUP), messages.ConsumerGroupPartitionMetadataValue()
         ),
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.streams.streams_updating import SMALL, make_target_assignments
-from minibroker.broker.groups.streams.topology import MAXIMUM_NAMES, MAXIMUM_TASKS, Status
+from minibroker.broker.groups.streams.topology import MAXIMUM_NAMES, MAXIMUM_TASKS, HeartbeatStatus
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC
 from minibroker.protocol.errors import ErrorCode
@@ -88,9 +88,9 @@ def test_the_initial_rebalance_is_delayed(harness: Harness, topic: str) -> None:
     configure(harness, "streams.initial.rebalance.delay.ms", "3000")
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))
     joined = first.join()
-    assert (joined.member_epoch, joined.active_tasks, statuses(joined)) == (1, [], [Status.ASSIGNMENT_DELAYED])
+    assert (joined.member_epoch, joined.active_tasks, statuses(joined)) == (1, [], [HeartbeatStatus.ASSIGNMENT_DELAYED])
     harness.clock.advance(2999)
-    assert statuses(second.join()) == [Status.ASSIGNMENT_DELAYED]
+    assert statuses(second.join()) == [HeartbeatStatus.ASSIGNMENT_DELAYED]
     harness.clock.advance(1)
     settle(first, second)
     assert (len(first.active["0"]), len(second.active["0"])) == (2, 2)
@@ -103,7 +103,7 @@ def test_an_assignment_waits_for_the_assignment_interval(harness: Harness, topic
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))
     first.join()
     joined = second.join()
-    assert (joined.member_epoch, joined.active_tasks, statuses(joined)) == (2, [], [Status.ASSIGNMENT_DELAYED])
+    assert (joined.member_epoch, joined.active_tasks, statuses(joined)) == (2, [], [HeartbeatStatus.ASSIGNMENT_DELAYED])
     harness.clock.advance(1000)
     settle(first, second)
     assert len(second.active["0"]) == 2
@@ -124,7 +124,7 @@ def test_joining_an_empty_group_assigns_at_once_despite_the_assignment_interval(
 def test_the_number_of_standby_replicas_follows_the_groups_config(harness: Harness, topic: str) -> None:
     said = topology(topic, changelog="changelog")
     first, second = Player(harness, "m1", said), Player(harness, "m2", said)
-    assert statuses(first.join()) == [Status.MISSING_INTERNAL_TOPICS]
+    assert statuses(first.join()) == [HeartbeatStatus.MISSING_INTERNAL_TOPICS]
     second.join()
     settle(first, second)
     assert first.standby == {}
@@ -318,7 +318,7 @@ def test_a_failed_creation_of_an_internal_topic_is_in_the_status(harness: Harnes
     info.topic_configs = [StreamsGroupHeartbeatRequest.KeyValue(key="retention.ms", value="soon")]
     player = Player(harness, "m1", said)
     (status,) = player.join().status
-    assert status.status_code == Status.MISSING_INTERNAL_TOPICS
+    assert status.status_code == HeartbeatStatus.MISSING_INTERNAL_TOPICS
     assert "; Creation failed: changelog (" in status.status_detail
     tried = harness.cluster.groups.creation_failures
     assert tried.find_failure_of_topic("changelog") is not None
@@ -370,7 +370,7 @@ def test_members_that_may_not_create_internal_topics_are_told_the_missing_ones(
         ),
     )
     (status,) = Player(harness, "m1", topology(topic, changelog="changelog")).join().status
-    assert status.status_code == Status.MISSING_INTERNAL_TOPICS
+    assert status.status_code == HeartbeatStatus.MISSING_INTERNAL_TOPICS
     assert status.status_detail == (
         "Internal topics are missing: changelog; Unauthorized to CREATE on topics changelog."
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.groups.streams.topology import (
-    Configured,
-    Status,
+    ConfiguredTopology,
+    HeartbeatStatus,
     Topology,
     check_topology_size,
     configure_topology,
@@ -55,7 +55,7 @@ def image(**topics: int) -> Image:
     return made
 
 
-def tasks(found: Configured) -> dict[str, int]:
+def tasks(found: ConfiguredTopology) -> dict[str, int]:
     """Return the number of tasks of each subtopology."""
     return {each: one.task_count for each, one in (found.subtopologies or {}).items()}
 
@@ -81,7 +81,7 @@ def test_repartition_topics_get_partition_counts_in_any_order() -> None:
     )
     assert tasks(found) == {"0": 3, "1": 3, "2": 3}
     assert {name: topic.partition_count for name, topic in found.missing.items()} == {"r1": 3, "r2": 3, "c": 3}
-    assert found.problem is not None and found.problem.status is Status.MISSING_INTERNAL_TOPICS
+    assert found.problem is not None and found.problem.status is HeartbeatStatus.MISSING_INTERNAL_TOPICS
     assert found.problem.detail == "Internal topics are missing: c, r1, r2"
 
 
@@ -108,7 +108,7 @@ def test_copartitioned_repartition_topics_have_equal_partition_counts(
         image(a=4, b=2),
     )
     if expected is None:
-        assert found.problem is not None and found.problem.status is Status.INCORRECTLY_PARTITIONED_TOPICS
+        assert found.problem is not None and found.problem.status is HeartbeatStatus.INCORRECTLY_PARTITIONED_TOPICS
         assert found.problem.detail == "Following topics do not have the same number of partitions: [{r=5, s=6}]"
     else:
         assert {name: topic.partition_count for name, topic in found.missing.items()} == dict.fromkeys(given, expected)

@@ -16,7 +16,12 @@ from minibroker.broker.groups.streams.tasks import (
     group_by_subtopology,
     list_tasks,
 )
-from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, choose_next_step_to_target
+from minibroker.broker.groups.streams.warm_ups import (
+    WarmUpSettings,
+    WarmUpSituation,
+    WarmUpStep,
+    choose_next_step_to_target,
+)
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 
@@ -59,11 +64,11 @@ def step(
     offsets: dict[str, TaskOffsets] | None = None,
     count: int = 2,
     heard: dict[str, bool] | None = None,
-) -> Step:
+) -> WarmUpStep:
     """Return the next step; all members can have warm-ups unless `heard` says otherwise."""
     by_id = {each.member_id: each for each in members}
     warms_up = dict.fromkeys(by_id, True) if heard is None else heard
-    situation = Situation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
+    situation = WarmUpSituation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
     return run_all_steps(choose_next_step_to_target(situation, EPOCH, WarmUpSettings(count, LAG)))
 
 
@@ -164,7 +169,7 @@ def test_the_next_step_to_the_target_begins_when_settings_change_or_a_member_cat
     assert not found.allows_next_step("b", lagging(task, LAG + 1), found.settings)
     assert not found.allows_next_step("a", lagging(task, 0), found.settings)
     assert found.allows_next_step("a", NO_OFFSETS, WarmUpSettings(0, LAG))
-    assert not Step(EPOCH, found.settings).allows_next_step("a", NO_OFFSETS, WarmUpSettings(0, LAG))
+    assert not WarmUpStep(EPOCH, found.settings).allows_next_step("a", NO_OFFSETS, WarmUpSettings(0, LAG))
 
 
 MEMBERS = "abcde"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.groups.streams.streams_updating import SMALL
-from minibroker.broker.groups.streams.topology import Status
+from minibroker.broker.groups.streams.topology import HeartbeatStatus
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
 from tests.broker.groups.streams.driving import (
@@ -172,7 +172,7 @@ def test_members_without_the_client_tags_of_the_group_are_warned(harness: Harnes
     member.join(client_tags=[KeyValue(key="zone", value="1")])
     configure(harness, "streams.rack.aware.assignment.tags", "zone,cluster,rack")
     (status,) = member.beat().status
-    assert status.status_code == Status.MISSING_CLIENT_TAGS
+    assert status.status_code == HeartbeatStatus.MISSING_CLIENT_TAGS
     assert "assignment: [cluster, rack]." in status.status_detail
     assert group_of(harness).assignment_configs["rack.aware.assignment.tags"] == "zone,cluster,rack"
     assert member.ask(version=0).status == []

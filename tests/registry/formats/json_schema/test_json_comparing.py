@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import Below
+from minibroker.registry.formats.comparing_budget import ChangesBelow
 from minibroker.registry.formats.json_schema import list_incompatibilities, parse
-from minibroker.registry.formats.json_schema.json_changes import Change, Part
+from minibroker.registry.formats.json_schema.json_changes import ChangePart, SchemaChange
 from minibroker.registry.formats.json_schema.json_comparing import compare_schemas
 from tests.cases import for_each
 
@@ -27,13 +27,13 @@ def changes(original: Any, update: Any) -> list[str]:
     return [f"{change.kind} {change.place}" for change in flat([compare_schemas(before.root, after.root)])]
 
 
-def flat(parts: Sequence[Part], path: tuple[str, ...] = ()) -> Iterator[Change]:
+def flat(parts: Sequence[ChangePart], path: tuple[str, ...] = ()) -> Iterator[SchemaChange]:
     """Yield all changes, compatible ones too."""
     for part in parts:
-        if isinstance(part, Change):
-            yield Change(part.kind, path + part.path)
+        if isinstance(part, SchemaChange):
+            yield SchemaChange(part.kind, path + part.path)
         else:
-            yield from flat(part.parts, (*path, part.step) if isinstance(part, Below) else path)
+            yield from flat(part.parts, (*path, part.step) if isinstance(part, ChangesBelow) else path)
 
 
 def verdict(original: Any, update: Any) -> list[str]:

@@ -82,7 +82,7 @@ def _distribute_by_subscription(
     balance_partition_counts(shares, subscribers)
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """How a member on a chain was reached: who passes a partition on to it, and of which topic."""
 
     giver: str
@@ -108,13 +108,13 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
 
 def _shorten_share_by_one(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
-) -> Mapping[str, Step | None] | None:
+) -> Mapping[str, ChainStep | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
 
     Return all members that chains lead to if there is none.
     """
     limit = len(shares[member_id]) - 2
-    reached: dict[str, Step | None] = {member_id: None}
+    reached: dict[str, ChainStep | None] = {member_id: None}
     offered: set[bytes] = set()
     waiting = deque([member_id])
     while waiting:
@@ -123,7 +123,7 @@ def _shorten_share_by_one(
             offered.add(topic_id)  # whoever wants it is reached now, and need not be again
             for taker in subscribers[topic_id]:
                 if taker not in reached:
-                    reached[taker] = Step(giver, topic_id)
+                    reached[taker] = ChainStep(giver, topic_id)
                     waiting.append(taker)
                     if len(shares[taker]) <= limit:
                         _move_along_chain(taker, shares, reached)
@@ -131,7 +131,7 @@ def _shorten_share_by_one(
     return reached
 
 
-def _move_along_chain(taker: str, shares: Shares, reached: Mapping[str, Step | None]) -> None:
+def _move_along_chain(taker: str, shares: Shares, reached: Mapping[str, ChainStep | None]) -> None:
     """Move a partition along each step of the chain that ends at `taker`."""
     while (step := reached[taker]) is not None:
         giving = shares[step.giver]
