@@ -102,9 +102,12 @@ class Uncompiled(Generic[Result]):
     def __next__(self) -> Any:
         return self._awaited.send(None)
 
-    def throw(self, kind: Any, error: BaseException | None = None, _: Any = None) -> Any:
+    def throw(self, kind: Any, error: Any = None, _: Any = None) -> Any:
         """Throw into what is awaited, as a generator does: an error alone, or its kind and traceback beside it."""
-        return self._awaited.throw(kind if error is None else error)
+        try:
+            return self._awaited.throw(kind if error is None else error)
+        finally:
+            kind = error = _ = None  # or else the error holds this frame, and the frame the error and its request
 
     def close(self) -> None:
         """End what is awaited."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -378,3 +380,20 @@ def test_what_is_not_compiled_gets_an_error_as_one_argument() -> None:
     Uncompiled(inner).throw(ValueError, error, None)
     Uncompiled(inner).throw(error)
     assert thrown == [error, error]
+
+
+def test_an_error_thrown_into_what_is_not_compiled_is_released_at_once() -> None:
+    async def wait() -> None:
+        await Promise()
+
+    coroutine, error = wait(), GivenUp()
+    coroutine.send(None)
+    released = weakref.ref(error)
+    gc.disable()
+    try:
+        with pytest.raises(GivenUp):
+            Uncompiled(coroutine).throw(error)
+        del error
+        assert released() is None, "neither is the request that its traceback holds"
+    finally:
+        gc.enable()
