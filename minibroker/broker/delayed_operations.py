@@ -104,10 +104,9 @@ class Uncompiled(Generic[Result]):
 
     def throw(self, kind: Any, error: Any = None, _: Any = None) -> Any:
         """Throw into what is awaited, as a generator does: an error alone, or its kind and traceback beside it."""
-        try:
-            return self._awaited.throw(kind if error is None else error)
-        finally:
-            kind = error = _ = None  # or else the error holds this frame, and the frame the error and its request
+        thrown = [kind if error is None else error]
+        kind = error = None  # or else the error has this frame in its traceback, and the frame the error
+        return self._awaited.throw(thrown.pop())
 
     def close(self) -> None:
         """End what is awaited."""
