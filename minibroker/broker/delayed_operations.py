@@ -28,6 +28,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from minibroker.broker.clock import SLICE_MS, Clock
 from minibroker.protocol.apis import READS, ApiKey
+from minibroker.protocol.records.strides import IS_COMPILED
 from minibroker.protocol.steps import WAITING, Steps
 
 log = logging.getLogger("minibroker.requests")
@@ -97,7 +98,9 @@ class Uncompiled(Generic[Result]):
         self._awaited = awaited
 
     def __await__(self) -> Generator[Any, None, Result]:
-        return cast("Generator[Any, None, Result]", self)
+        if IS_COMPILED:
+            return cast("Generator[Any, None, Result]", self)
+        return self._awaited if isinstance(self._awaited, Generator) else self._awaited.__await__()
 
     def __next__(self) -> Any:
         return self._awaited.send(None)
