@@ -23,6 +23,7 @@ import wire
 from exchanges import RATE_COLUMNS, pinged
 from groups import new_group
 from machine import on_one_core
+from relay import Connector, End
 from report import Case, Sample, Section
 from servers import Server, Target
 from transactions import SHAPES, TRANSACTION_COLUMNS, commit_transactions, name_shape
@@ -140,62 +141,36 @@ class Recording:
         self.left = FORWARDED
 
 
-class BrokerEnd(asyncio.Protocol):
-    """The connection to the broker behind a client's."""
+class BrokerEnd(End):
+    """The broker's end of a connection. `asked` has the requests without an answer, by correlation id."""
 
-    def __init__(self, client: ClientEnd) -> None:
-        self.client = client
+    def __init__(self, recording: Recording, asked: dict[bytes, bytes]) -> None:
+        super().__init__()
+        self.recording = recording
+        self.asked = asked
         self.rest = b""
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.writelines(self.client.waiting)
 
     def data_received(self, data: bytes) -> None:
-        self.client.transport.write(data)
+        super().data_received(data)
         frames, self.rest = split_frames(self.rest + data)
         for frame in frames:
-            self.client.recording.answers[self.client.asked.pop(frame[4:8])] = frame[:4], frame[8:]
+            self.recording.answers[self.asked.pop(frame[4:8])] = frame[:4], frame[8:]
 
 
-class ClientEnd(asyncio.Protocol):
-    """The connection of a client."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, recording: Recording, host: str, port: int) -> None:
-        self.recording = recording
-        self.broker = BrokerEnd(self)
-        self.asked: dict[bytes, bytes] = {}  # by correlation id
-        self.waiting: list[bytes] = []
-        self.rest = b""
-        self.connecting = asyncio.ensure_future(
-            asyncio.get_running_loop().create_connection(lambda: self.broker, host, port)
-        )
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+class ClientEnd(BrokerEnd):
+    """The client's end of it."""
 
     def data_received(self, data: bytes) -> None:
         frames, self.rest = split_frames(self.rest + data)
         for frame in frames:
             key, correlation_id = frame[4:8] + frame[12 : frame.find(BATCH_START, 12) - SIZE_BYTES], frame[8:12]
-            recording = self.recording
-            recording.left -= int.from_bytes(frame[4:6], "big") == END_TXN
-            answer = recording.answers.get(key)
-            if recording.left < 0 and answer is not None:
+            self.recording.left -= int.from_bytes(frame[4:6], "big") == END_TXN
+            answer = self.recording.answers.get(key)
+            if self.recording.left < 0 and answer is not None and self.transport is not None:
                 self.transport.write(answer[0] + correlation_id + answer[1])
-                continue
-            self.asked[correlation_id] = key
-            if self.broker.transport is None:
-                self.waiting.append(frame)
             else:
-                self.broker.transport.write(frame)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.broker.transport is not None:
-            self.broker.transport.close()
+                self.asked[correlation_id] = key
+                End.data_received(self, frame)
 
 
 def split_frames(data: bytes) -> tuple[list[bytes], bytes]:
@@ -207,11 +182,22 @@ def split_frames(data: bytes) -> tuple[list[bytes], bytes]:
     return frames, data[position:]
 
 
-async def serve(make_protocol: Callable[[], asyncio.Protocol], port: int) -> None:
+async def serve(make_protocol: Callable[[], asyncio.Protocol], port: int = 0) -> None:
     """Answer until the process ends."""
     server = await asyncio.get_running_loop().create_server(make_protocol, "127.0.0.1", port)
     print(f"answering on 127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
+
+
+async def serve_recorded(port: int, host: str, broker_port: int) -> None:
+    """Answer until the process ends, at first with a broker's help."""
+    recording, connector = Recording(), Connector(host, broker_port)
+
+    def accept() -> End:
+        asked: dict[bytes, bytes] = {}
+        return connector.connect(ClientEnd(recording, asked), BrokerEnd(recording, asked))
+
+    await serve(accept, port)
 
 
 def main() -> None:
@@ -219,10 +205,9 @@ def main() -> None:
     kind, first, *others = sys.argv[1:]
     if kind == "same":
         answer = bytes.fromhex(others[0])
-        uvloop.run(serve(lambda: SameAnswer(int(first), answer), 0))
+        uvloop.run(serve(lambda: SameAnswer(int(first), answer)))
     else:
-        recording = Recording()
-        uvloop.run(serve(lambda: ClientEnd(recording, others[0], int(others[1])), int(first)))
+        uvloop.run(serve_recorded(int(first), others[0], int(others[1])))
 
 
 if __name__ == "__main__":

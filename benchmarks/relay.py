@@ -41,18 +41,26 @@ class End(asyncio.Protocol):
             self.other.transport.close()
 
 
-async def serve(host: str, port: int) -> None:
-    """Relay until the process ends."""
-    loop = asyncio.get_running_loop()
-    connecting = set()
+class Connector:
+    """Connects clients with a node."""
 
-    def accept() -> End:
-        client, node = End(), End()
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.connecting: set[asyncio.Task[object]] = set()
+
+    def connect(self, client: End, node: End) -> End:
+        """Begin the connection of `node`, and make it and the client's the ends of one; return the client's."""
         client.other, node.other = node, client
-        connecting.add(loop.create_task(loop.create_connection(lambda: node, host, port)))
+        loop = asyncio.get_running_loop()
+        self.connecting.add(loop.create_task(loop.create_connection(lambda: node, self.host, self.port)))
         return client
 
-    server = await loop.create_server(accept, "127.0.0.1", 0)
+
+async def serve(host: str, port: int) -> None:
+    """Relay until the process ends."""
+    connector = Connector(host, port)
+    server = await asyncio.get_running_loop().create_server(lambda: connector.connect(End(), End()), "127.0.0.1", 0)
     print(f"relaying on 127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 class Client:
     """Connections to the nodes of one cluster, made when they are first needed. For one thread, in a `with` block.
 
-    Its methods are those of `Cluster`, where they are documented.
+    Its methods are those of `ClusterClient`, where they are documented.
     """
 
     def __init__(

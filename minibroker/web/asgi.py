@@ -28,7 +28,7 @@ class IncomingBody:
         self._is_whole = self._is_given_up = False
 
     async def read(self, most_bytes: int) -> bytes:
-        """Return the body. Raises Refused if it is too large, or not whole in time."""
+        """Return the body. Raises RequestRefused if it is too large, or not whole in time."""
         try:
             if self._needs_leave and self._announced_bytes > most_bytes:
                 raise make_too_large_error(most_bytes)

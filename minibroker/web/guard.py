@@ -23,7 +23,7 @@ class Guard:
         return self._wanted is not None
 
     def __call__(self, request: Request) -> None:
-        """Raise Refused unless the request is to be answered."""
+        """Raise RequestRefused unless the request is to be answered."""
         refusal = find_refusal(request.headers, is_private=self._wanted is None)
         if refusal is not None:
             raise RequestRefused(403, f"{refusal}; --control-token lets others in")

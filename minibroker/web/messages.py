@@ -71,7 +71,7 @@ class Request:
         return parse_qs(self.query_string, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
 
     async def read(self, most_bytes: int) -> bytes:
-        """Return the body. Raises Refused for a longer one, and for one that does not arrive."""
+        """Return the body. Raises RequestRefused for a longer one, and for one that does not arrive."""
         if self.rest is not None:
             self.body, self.rest = await self.rest(most_bytes), None
         elif len(self.body) > most_bytes:

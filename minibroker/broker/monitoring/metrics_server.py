@@ -28,7 +28,7 @@ class MetricsUnavailable(Exception):
 
 
 class MetricsServer:
-    """Serves the result of `exposition`, one client at a time; status 503 if it raises Unavailable.
+    """Serves the result of `exposition`, one client at a time; status 503 if it raises MetricsUnavailable.
 
     `is_ready` says whether clients of the broker can connect, for /ready; /health has an answer while the loop runs.
     """
@@ -65,7 +65,7 @@ class MetricsServer:
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
 
     async def _get_status_and_body(self, path: str) -> tuple[bytes, bytes]:
-        """Return the answer and its body. Raises Unavailable."""
+        """Return the answer and its body. Raises MetricsUnavailable."""
         if path == READY and not self._is_ready():
             raise MetricsUnavailable
         if path in (HEALTH, READY):

@@ -4,7 +4,7 @@
     challenge = exchange.send(token)    # StopIteration with an Authenticated: the client is authenticated
 
 An exchange receives the client's tokens, and yields the broker's. If it needs the keys of a token's issuer first, it
-yields a `Wait` instead: the caller calls it, and sends the same token again later.
+yields a `WaitForResult` instead: the caller calls it, and sends the same token again later.
 """
 
 from __future__ import annotations

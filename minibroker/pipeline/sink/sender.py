@@ -83,8 +83,8 @@ class ProduceSender:
     def send_rows(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """Write the rows of each partition, in order. When it returns, brokers have them all.
 
-        Raises `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
-        within `delivery_timeout_ms` of its first attempt.
+        Raises `RecordRefused` if no broker accepts a row, `ProducerFenced`, and `WriteFailed`, also if a batch was not
+        accepted within `delivery_timeout_ms` of its first attempt.
         """
         queues = {partition: self._encode_batches(partition, some) for partition, some in rows.items()}
         waiting: WaitingBatches = {}

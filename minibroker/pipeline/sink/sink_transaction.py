@@ -137,7 +137,8 @@ class PositionMarker:
 class SinkTransaction:
     """The transactions of one transactional id, which is also the id of the group with its marker.
 
-    Its methods raise `Fenced` if another producer has the id, or the transaction took too long, and `WriteFailed`.
+    Its methods raise `ProducerFenced` if another producer has the id or the transaction took too long, and
+    `WriteFailed`.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class SinkTransaction:
     def fetch_marker(self) -> PositionMarker | None:
         """Return the newest marker of ended transactions.
 
-        While an open transaction has a marker, it is unknown: `begin` aborts such a transaction.
+        While an open transaction has a marker, it is unknown: `take_over_transactional_id` aborts such a transaction.
         """
         request = OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=True)
         version = _STABLE_OFFSET_FETCH_VERSION

@@ -200,7 +200,7 @@ class RowCounts(NamedTuple):
 
 
 class TaskWriter:
-    """Writes batches of rows from Spark. All are in the brokers after `flush`. Raises `WriteFailed`.
+    """Writes batches of rows from Spark. All are in the brokers after `flush_rows`. Raises `WriteFailed`.
 
     `task` is the task's number: it decides where rows without a key begin. `counted` are the rows so far.
     """

@@ -130,7 +130,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     """
     settings = check_options(options, schema)
     if settings.write_id is not None:
-        raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
+        raise OptionError("writeId is an option of df.write only: a stream names its batches after its checkpoint")
     check_server_answers(settings)
     return StreamWriter(settings)
 

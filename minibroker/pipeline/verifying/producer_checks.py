@@ -161,7 +161,7 @@ def find_wrong_snapshot_entries(
     compacted: bool,
     missing: int,
 ) -> Iterator[Problem]:
-    """Yield where a snapshot differs from the log up to its offset. `missing` is that of `State`, up to there.
+    """Yield where a snapshot differs from the log up to its offset. `missing` is that of `ProducerState`, up to there.
 
     An expired producer may be only in the log. If retention or compaction has removed records of a producer, only the
     remaining ones count.

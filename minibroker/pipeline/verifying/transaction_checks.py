@@ -142,7 +142,7 @@ def make_outside_transaction_problem(producer_id: int, opened_at: int, offset: i
 
 
 def read_transaction_marker(block: LogBlock, index: int, *, compacted: bool) -> TransactionMarker | None:
-    """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
+    """Return the marker in a control batch, or None for one of the quorum. Raises `UnreadableRecords`."""
     header, position = block.headers.make_header(index), int(block.positions[index])
     producer_id, offset, time = header.producer_id, header.base_offset, header.max_timestamp
     if header.record_count == 0:

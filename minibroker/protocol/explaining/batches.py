@@ -160,7 +160,7 @@ def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], expla
 
 
 def _decompress_payload(cursor: PartCursor, part: ExplainedPart, compressed: bytes, codec: int) -> str:
-    """Decompress the payload of a part; return where that stopped for want of room, or nothing. Raises Unreadable."""
+    """Decompress a part's payload; return where that stopped for want of room, or nothing. Raises UnreadablePart."""
     pieces: list[Bytes] = []
     stopped = ""
     try:

@@ -167,7 +167,7 @@ class PartCursor:
     # --- values ---
 
     def require_bytes(self, size_bytes: int) -> None:
-        """Raise Unreadable unless so many bytes are left."""
+        """Raise UnreadablePart unless so many bytes are left."""
         if size_bytes > self.left_bytes:
             raise UnreadablePart(f"{size_bytes:,} bytes are needed, and {self.left_bytes:,} are left")
 

@@ -47,7 +47,7 @@ def iterate_records_in(
 ) -> Iterator[Record]:
     """Return the records of the batch or message at `position`, with absolute offsets. Includes control records.
 
-    It must have been checked, or come from the log. Raises what `iterate_records` and
+    It must have been checked, or come from the log. Raises what `iterate_records_of_batch` and
     `iterate_records_of_message` raise.
     """
     if is_old_format(batch, position):

@@ -91,7 +91,7 @@ class PassedOver(NamedTuple):
 class BatchWalker:
     """A walk over the batches in `size_bytes` bytes.
 
-    `readers()` returns a `Read`. Several of them are used at different positions; their errors are raised.
+    `readers()` returns a `ReadBytes`. Several of them are used at different positions; their errors are raised.
     `next_offset` is the smallest valid offset, which callers update after each batch; all offsets are below `limit`.
     `known` is the (last offset, position) of batches in an index, ascending; wrong entries do no harm.
     """

@@ -148,7 +148,7 @@ class LargeRecord:
     def step_over_record(self, *, with_headers: bool = True) -> Steps[None]:
         """Step over the record. Without `with_headers`, the headers are not checked.
 
-        Raises `Malformed` or `MalformedVarint`, also if the data ends within the record, and what the chunks raise.
+        Raises `MalformedRecord` or `MalformedVarint`, also if the data ends in the record, and what the chunks raise.
         """
         yield from self._read_until_available(1)
         self.position += 1  # skips the attributes, which are unused
