@@ -38,6 +38,7 @@ TOKENS: Final = (  # with the secrets of delegation tokens
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
+WITH_SECRETS: Final = SECRET + CHANGES + TOKENS
 HIDDEN = "[hidden]"
 SCRAM_SECRETS: Final = re.compile(rb"((?:^v|,s)=)[^,]+")  # in what a server says (RFC 5802)
 SIZE_BYTES = 4
@@ -60,27 +61,28 @@ class Exchange:
     that was read after the exchange had ended, which its client may have sent because of the answer.
     """
 
+    client_id: str | None = None
+    node_id = -1
+    connection = ""
+    software = ""
+    user: str | None = None
+    mechanism: str | None = None
+    started_ms = 0
+    duration_ms: float | None = None
+    ended_before: int | None = None
+    outcome = "open"
+    answer_bytes = b""
+    errors: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    is_kept = True
+
     def __init__(self, number: int, api_key: ApiKey, version: int, correlation_id: int, frame: bytes) -> None:
         self.number = number
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
-        self.client_id: str | None = None
-        self.node_id = -1
-        self.connection = ""
-        self.software = ""
-        self.user: str | None = None
-        self.mechanism: str | None = None
-        self.started_ms = 0
-        self.duration_ms: float | None = None
-        self.ended_before: int | None = None
-        self.outcome = "open"
         self.request_bytes = frame
-        self.answer_bytes = b""
-        self.errors: tuple[str, ...] = ()
-        self.refusals: tuple[str, ...] = ()
-        self.faults: tuple[str, ...] = ()
-        self.is_kept = True
 
     @property
     def api(self) -> str:
@@ -175,9 +177,9 @@ def copy_frame(frame: memoryview) -> bytes:
 
 def copy_request_without_secrets(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
-    hides = _hide_passwords if api_key in CHANGES else _hide_tokens if api_key in TOKENS else None
-    if api_key not in SECRET and hides is None:
+    if api_key not in WITH_SECRETS:
         return copy_frame(frame)
+    hides = _hide_passwords if api_key in CHANGES else _hide_tokens if api_key in TOKENS else None
     if not _is_declared(api_key, version):
         return bytes(frame[:START_BYTES])
     _, position = RequestHeader.decode_from(frame, get_request_header_version(api_key, version))
@@ -193,8 +195,10 @@ def copy_request_without_secrets(api_key: ApiKey, version: int, frame: memoryvie
 
 def copy_answer_without_secrets(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     """Return the frame of an answer for the journal: without the secrets in it."""
+    if api_key not in WITH_SECRETS or not frame:
+        return frame
     hides = _hide_tokens if api_key in TOKENS else _hide_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
-    if hides is None or not frame:
+    if hides is None:
         return frame
     frame = bytes(frame)
     if not _is_declared(api_key, version):

@@ -175,7 +175,7 @@ class Journal(Interceptor):
             self._number += 1
             exchange.number = self._number
             self._keep_exchange(exchange)
-            self._drop_oldest_exchanges(len(exchange.answer_bytes))
+            self._count_bytes(len(exchange.answer_bytes))
 
     def add_mark(self, kind: str, text: str) -> None:
         """Note what a test does, if the journal is on."""
@@ -185,7 +185,7 @@ class Journal(Interceptor):
     def set_limits(self, exchanges: int, size_bytes: int) -> None:
         """Change how much is kept."""
         self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
-        self._drop_oldest_exchanges(0)
+        self._drop_oldest_exchanges()
 
     def get_exchange_of_call(self, call: Call) -> Exchange | None:
         """Return the exchange of a running request, if it is kept."""
@@ -217,10 +217,14 @@ class Journal(Interceptor):
 
     def _keep_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        self._drop_oldest_exchanges(len(exchange.request_bytes))
+        self._count_bytes(len(exchange.request_bytes))
 
-    def _drop_oldest_exchanges(self, size_bytes: int) -> None:
+    def _count_bytes(self, size_bytes: int) -> None:
         self._kept_bytes += size_bytes
+        if len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes:
+            self._drop_oldest_exchanges()
+
+    def _drop_oldest_exchanges(self) -> None:
         while self._exchanges and (
             len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes
         ):
@@ -238,8 +242,9 @@ class Journal(Interceptor):
         frame = copy_request_without_secrets(call.api_key, context.version, call.frame)
         exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, frame)
         exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
-        exchange.connection, exchange.software = context.connection.peer, context.connection.software
-        exchange.user, exchange.mechanism = get_user(context.connection.principal), get_mechanism(call)
+        connection = context.connection
+        exchange.connection, exchange.software = connection.peer, connection.software
+        exchange.user, exchange.mechanism = get_user(connection.principal), get_mechanism(call)
         exchange.started_ms = context.cluster.clock.wall_ms()
         self._open[call] = exchange
         self._refusals.clear()
@@ -264,7 +269,7 @@ class Journal(Interceptor):
             answer = _join_answer_items(items[:end])
             exchange.answer_bytes = copy_answer_without_secrets(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
-                self._drop_oldest_exchanges(len(exchange.answer_bytes))
+                self._count_bytes(len(exchange.answer_bytes))
         return items
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
@@ -313,7 +318,7 @@ def _join_answer_items(items: list[Any]) -> bytes:
 
 def get_user(principal: Principal) -> str | None:
     """Return the name of a user, with its type if it is another than usual; None for a client without a login."""
-    return None if principal == ANONYMOUS else principal.name if principal.type == USER else str(principal)
+    return None if principal is ANONYMOUS or principal == ANONYMOUS else principal.name if principal.type == USER else str(principal)
 
 
 def get_mechanism(call: Call) -> str | None:
