@@ -7,7 +7,8 @@ A handler that must wait is a coroutine. It awaits one of three things:
     in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
 
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
-what it holds. State is consistent at each `await`.
+what it holds. State is consistent at each `await`. To have what is awaited raise an error, its class is sent: the
+coroutines of mypyc throw three arguments, of which Python warns from 3.12 on.
 
     request --> run_or_delay --- one slice is enough ---> result
                   |
@@ -24,11 +25,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from minibroker.broker.clock import SLICE_MS, Clock
 from minibroker.protocol.apis import READS, ApiKey
-from minibroker.protocol.records.strides import IS_COMPILED
 from minibroker.protocol.steps import WAITING, Steps
 
 log = logging.getLogger("minibroker.requests")
@@ -63,9 +63,11 @@ class Promise(Generic[Result]):
             if self.operation is not None:
                 self.operation.resume()
 
-    def __await__(self) -> Generator[Any, None, Result]:
+    def __await__(self) -> Generator[Any, Any, Result]:
         if not self.done:
-            yield self
+            error = yield self
+            if error is not None:
+                raise error()
         result: Result = self._result
         return result
 
@@ -73,8 +75,10 @@ class Promise(Generic[Result]):
 class _Pause:
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
-        yield None
+    def __await__(self) -> Generator[Any, Any, None]:
+        error = yield None
+        if error is not None:
+            raise error()
 
 
 _PAUSE: Final = _Pause()
@@ -85,40 +89,28 @@ def pause() -> _Pause:
     return _PAUSE
 
 
-class Uncompiled(Generic[Result]):
-    """Awaits a coroutine or steps of a module that may not be compiled: `await Uncompiled(coroutine)`.
+class _Sliced(Generic[Result]):
+    __slots__ = ("_steps",)
 
-    A compiled coroutine throws three arguments into what it awaits, of which Python warns from 3.12 on: in a test of a
-    user who makes errors of warnings, that would end the request.
-    """
+    def __init__(self, steps: Steps[Result]) -> None:
+        self._steps = steps
 
-    __slots__ = ("_awaited",)
-
-    def __init__(self, awaited: Coroutine[Any, Any, Result] | Steps[Result]) -> None:
-        self._awaited = awaited
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        if IS_COMPILED:
-            return cast("Generator[Any, None, Result]", self)
-        return self._awaited if isinstance(self._awaited, Generator) else self._awaited.__await__()
-
-    def __next__(self) -> Any:
-        return self._awaited.send(None)
-
-    def throw(self, kind: Any, error: Any = None, _: Any = None) -> Any:
-        """Throw into what is awaited, as a generator does: an error alone, or its kind and traceback beside it."""
-        thrown = [kind if error is None else error]
-        kind = error = None  # or else the error has this frame in its traceback, and the frame the error
-        return self._awaited.throw(thrown.pop())
-
-    def close(self) -> None:
-        """End what is awaited."""
-        self._awaited.close()
+    def __await__(self) -> Generator[Any, Any, Result]:
+        try:
+            while True:
+                error = yield next(self._steps)
+                if error is not None:
+                    raise error()
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        finally:
+            self._steps.close()
 
 
 async def in_slices(steps: Steps[Result]) -> Result:
     """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return await Uncompiled(steps)
+    return await _Sliced(steps)
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:
@@ -196,7 +188,7 @@ class DelayedOperation(Generic[Result]):
         request = self._request
         return request is not None and request.stage is Stage.RUNNING and request.key not in READS
 
-    def resume(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
+    def resume(self, error: type[Exception] | None = None, *, in_turn: bool = False) -> None:
         """Run a slice, in which what is awaited raises `error`, if there is one.
 
         `in_turn` it goes on after a pause, unless it awaits a promise by now: a new cluster may have run it before.
@@ -276,7 +268,7 @@ class DelayedOperation(Generic[Result]):
         if self._promise is not None:
             self._promise.operation = None
             with contextlib.suppress(StopIteration, GivenUp):
-                self._coroutine.throw(GivenUp())
+                self._coroutine.send(GivenUp)
         self.close()
 
     def rerun_in_new_cluster(self) -> bool:
@@ -291,7 +283,7 @@ class DelayedOperation(Generic[Result]):
             return False
         if self._promise is not None:
             self._promise.operation = None
-        self.resume(ClusterReplaced())
+        self.resume(ClusterReplaced)
         return True
 
 
@@ -339,7 +331,7 @@ class Slicer:
     def run_slice(
         self,
         coroutine: Coroutine[Any, Any, Any],
-        error: Exception | None = None,
+        error: type[Exception] | None = None,
         until: float = 0.0,
         operation: DelayedOperation[Any] | None = None,
     ) -> Any:
@@ -348,7 +340,7 @@ class Slicer:
         The slice is over at `until`; with 0, that is found out at the first pause. `operation` may close itself.
         """
         self.slices += 1
-        awaited = coroutine.send(None) if error is None else coroutine.throw(error)
+        awaited = coroutine.send(error)
         while awaited.__class__ is not Promise and (operation is None or not operation.done):
             self.steps += 1
             until = until or self.get_slice_deadline(in_turn=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,6 @@ from minibroker.broker.delayed_operations import (
     Promise,
     Slicer,
     Stage,
-    Uncompiled,
     in_slices,
     pause,
     sleep,
@@ -367,36 +367,26 @@ def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_
     assert (lost, loop.answers) == ([True], [])
 
 
-def test_what_is_not_compiled_gets_an_error_as_one_argument() -> None:
-    thrown: list[object] = []
+@pytest.mark.parametrize("make", [Promise, pause, lambda: in_slices(steps([], "a", 9))])
+def test_an_operation_that_ends_with_an_error_releases_its_request_at_once(make: Callable[[], Any]) -> None:
+    class Asking:
+        """A request."""
 
-    class Inner:
-        """A coroutine of Python 3.12, which warns of more."""
+    released: list[weakref.ref[Asking]] = []
 
-        def throw(self, error: object) -> None:
-            thrown.append(error)
-
-    error, inner = ValueError("a"), cast("Coroutine[Any, Any, None]", Inner())
-    Uncompiled(inner).throw(ValueError, error, None)
-    Uncompiled(inner).throw(error)
-    assert thrown == [error, error]
-
-
-def test_an_error_thrown_into_what_is_not_compiled_is_released_at_once() -> None:
     async def wait() -> None:
-        await Promise()
+        request = Asking()
+        released.append(weakref.ref(request))
+        await make()
 
-    class Refusal(Exception):
-        """Not one of ours, as compiled classes have no weak references."""
-
-    coroutine, error = wait(), Refusal()
+    coroutine = wait()
     coroutine.send(None)
-    released = weakref.ref(error)
     gc.disable()
     try:
-        with pytest.raises(Refusal):
-            Uncompiled(coroutine).throw(error)
-        del error
-        assert released() is None, "neither is the request that its traceback holds"
+        with contextlib.suppress(ClusterReplaced):
+            coroutine.send(ClusterReplaced)
+        assert released[0]() is None
+        with pytest.raises(RuntimeError, match="cannot reuse"):
+            coroutine.send(None)
     finally:
         gc.enable()

@@ -79,24 +79,20 @@ class Metered:
         self._usage = usage
         self._coroutine = coroutine
 
-    def __await__(self) -> Generator[Any, None, Any]:
-        error: Exception | None = None
-        while True:
-            self._usage.resume_request_time()
-            try:
-                awaited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
-            except StopIteration as end:
-                return end.value
-            finally:
-                self._usage.stop_request_time()
-            error = None
-            try:
-                yield awaited
-            except Exception as raised:
-                error = raised
-            except GeneratorExit:
-                self._coroutine.close()
-                raise
+    def __await__(self) -> Generator[Any, Any, Any]:
+        error: type[Exception] | None = None
+        try:
+            while True:
+                self._usage.resume_request_time()
+                try:
+                    awaited = self._coroutine.send(error)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    self._usage.stop_request_time()
+                error = yield awaited
+        finally:
+            self._coroutine.close()
 
 
 class QuotaClient(Protocol):

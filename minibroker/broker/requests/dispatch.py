@@ -18,7 +18,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.delayed_operations import ClusterReplaced, Slicer, Stage, Uncompiled, in_slices
+from minibroker.broker.delayed_operations import ClusterReplaced, Slicer, Stage, in_slices
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import LastingAnswers
 from minibroker.broker.requests.context import RequestContext
@@ -243,7 +243,7 @@ class Dispatcher:
         frame = NOTHING
         if call is not None:
             call.request = request
-            return await Uncompiled(call.run_hooks_and_handler())
+            return await call.run_hooks_and_handler()
         context.may_take_apart = True
         running = self.run_handler_and_finish(context, request)
         request = None
@@ -276,8 +276,7 @@ class Dispatcher:
                     if outcome is None or isinstance(outcome, Message):
                         response = outcome
                     else:
-                        running = outcome if context.usage is None else Metered(context.usage, outcome).__await__()
-                        response = await Uncompiled(running)
+                        response = await (outcome if context.usage is None else Metered(context.usage, outcome))
                 except KafkaError as error:
                     response = context.route.make_refusal(error)
                 if _has_new_commits(context):
