@@ -2,7 +2,7 @@
 
     sockets that are ready --> requests run --> appends are pending --+     (the turn goes on: more sockets, timers)
                                                                       |
-    end of the turn:  each log writes once --> waiters wake --> answers are sent --> woken requests check again
+    end of the turn:  each log writes once --> answers are sent --> requests that wait for its records check again
 
 An answer waits until what it reports is written (it survives the death of the process) or synced (it survives the death
 of the machine), as `flush.messages` and the metadata log require. A failed write fails exactly the answers that wait
@@ -12,11 +12,10 @@ for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from minibroker.broker.metadata.partitions import Partition, Waiter
+from minibroker.broker.metadata.partitions import Partition
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
@@ -62,10 +61,10 @@ def write_pending_appends(wait: Wait) -> None:
 
 
 class TurnListener(Protocol):
-    """An object with answers that wait for the end of the turn."""
+    """What waits for the end of the turn: a connection with answers, or a request that waits for records."""
 
     def on_turn_ended(self) -> None:
-        """Send the answers; `find_failure` returns the failure of each wait."""
+        """Go on, as everything is written; `find_failure` returns the failure of each wait."""
 
 
 def find_failure(wait: Wait) -> KafkaError | None:
@@ -87,7 +86,7 @@ def _translate_failure(wait: Wait, failure: KafkaError | None) -> KafkaError | N
 class Turn:
     """The work at the end of the current turn of the loop. Without a loop, appends are written at once."""
 
-    __slots__ = ("_call_soon", "_due", "_logs", "_listeners", "_waits", "_woken")
+    __slots__ = ("_call_soon", "_due", "_logs", "_listeners", "_waits")
 
     def __init__(self) -> None:
         self._call_soon: CallSoon | None = None
@@ -95,12 +94,11 @@ class Turn:
         self._logs: dict[Log, tuple[Partition, int]] = {}
         self._listeners: dict[TurnListener, None] = {}
         self._waits: list[tuple[Wait, Then]] = []
-        self._woken: dict[Waiter, None] = {}
 
     def bind_to_loop(self, call_soon: CallSoon) -> None:
         """Use the turns of a loop from now on."""
         self._call_soon = call_soon
-        if self._woken:
+        if self._listeners:
             self._schedule_turn_end()
 
     @property
@@ -129,32 +127,6 @@ class Turn:
         else:
             _call_when_wait_is_flushed(wait, then)
 
-    def call_when_all_over(self, waits: Iterable[tuple[Wait, Refuse]], callback: Callable[[], None]) -> None:
-        """Call `callback` once all waits are over or have failed; first call the callback of each failed one."""
-        left = 1
-
-        def count_ended_wait(refuse: Refuse, failure: KafkaError | None) -> None:
-            nonlocal left
-            left -= 1
-            try:
-                if failure is not None:
-                    refuse(failure)
-            finally:
-                if not left:
-                    callback()
-
-        for wait, refuse in waits:
-            left += 1
-            self.call_when_over(wait, partial(count_ended_wait, refuse))
-        left -= 1
-        if not left:
-            callback()
-
-    def check_waiter_at_turn_end(self, waiter: Waiter) -> None:
-        """Let `waiter` check again at the end of the turn."""
-        self._woken[waiter] = None
-        self._schedule_turn_end()
-
     def _schedule_turn_end(self) -> None:
         if not self._due and self._call_soon is not None:
             self._due = True
@@ -163,7 +135,7 @@ class Turn:
     # --- its end --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Write, move the high watermarks, send the answers, and wake the waiters."""
+        """Write, move the high watermarks, send the answers, and have those who wait for records look at them."""
         self._due = False
         logs, self._logs = self._logs, {}
         for each, (partition, size_bytes) in logs.items():
@@ -178,13 +150,13 @@ class Turn:
             try:
                 listener.on_turn_ended()
             except Exception:
-                log.exception("the answers of a turn could not be sent")
-        if self._waits:
-            waits, self._waits = self._waits, []
-            _call_each([partial(_call_when_wait_is_flushed, wait, then) for wait, then in waits])
-        if self._woken:
-            woken, self._woken = self._woken, {}
-            _call_each([waiter.check_appended_bytes for waiter in woken])
+                log.exception("a request failed when its turn ended")
+        waits, self._waits = self._waits, []
+        for wait, then in waits:
+            try:
+                _call_when_wait_is_flushed(wait, then)
+            except Exception:
+                log.exception("a request failed when its turn ended")
 
 
 def _call_when_wait_is_flushed(wait: Wait, callback: Then) -> None:
@@ -193,12 +165,3 @@ def _call_when_wait_is_flushed(wait: Wait, callback: Then) -> None:
         wait.log.flush_soon(lambda failure: callback(_translate_failure(wait, failure)))
     else:
         callback(failure)
-
-
-def _call_each(calls: Iterable[Callable[[], None]]) -> None:
-    """Call each, even if another one fails, so that an error affects only one client."""
-    for call in calls:
-        try:
-            call()
-        except Exception:
-            log.exception("a request failed when its turn ended")

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.turn import Turn, Wait, make_wait
+from minibroker.broker.turn import Turn, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.records.batch import check_batch
@@ -234,23 +234,3 @@ def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
     log.write_pending()
     turn.call_when_over(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
-
-
-def test_each_of_several_failed_writes_is_reported_before_the_callback_of_all(loop: Loop) -> None:
-    turn = loop.harness.cluster.turn
-    waits = []
-    for where in (("t", 0), ("u", 0)):
-        data = batch("a")
-        partition = loop.partition(where)
-        partition.append_batches(turn, memoryview(bytearray(data)), [check_batch(data)])
-        waits.append(make_wait(partition.log))
-    loop.fail_writes()
-    loop.disk.suffix = "u-0/00000000000000000000.log"
-    told: list[str] = []
-    turn.call_when_all_over(
-        [(wait, lambda _, wait=wait: told.append(wait.log.topic)) for wait in waits], lambda: told.append("end")
-    )
-    turn.call_when_all_over([], lambda: told.append("none"))
-    loop.harness.end_turn()
-    assert told == ["none", "u", "end"]
-    assert [Wait(wait.log, None).is_over for wait in waits] == [True, True]

@@ -73,7 +73,7 @@ class Watch:
         self.grown[partition] = None
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
-            self._context.cluster.turn.check_waiter_at_turn_end(self)
+            self._context.cluster.turn.add_listener(self)
 
     def notify_records_released(self, share_partition: SharePartition) -> None:
         """Note that records of this share partition can be acquired."""
@@ -81,13 +81,13 @@ class Watch:
 
     def notify_partition_changed(self) -> None:
         self.has_changed = True
-        self.check_appended_bytes()
+        self.on_turn_ended()
 
     def _on_timeout(self) -> None:
         self.is_late = True
-        self.check_appended_bytes()
+        self.on_turn_ended()
 
-    def check_appended_bytes(self) -> None:
+    def on_turn_ended(self) -> None:
         news, self._news = self._news, None
         if news is not None:
             news.resolve(None)

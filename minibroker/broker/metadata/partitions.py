@@ -34,8 +34,8 @@ class Waiter(Protocol):
     def count_appended_bytes(self, partition: Partition, size_bytes: int) -> None:
         """Note that `size_bytes` of new records of the partition are readable."""
 
-    def check_appended_bytes(self) -> None:
-        """Check what was appended."""
+    def on_turn_ended(self) -> None:
+        """Look at what was appended in the turn."""
 
     def notify_partition_changed(self) -> None:
         """Check again, as the partition was deleted or has a new leader."""

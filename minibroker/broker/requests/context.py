@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import Slicer, Stage
 from minibroker.broker.metadata.leaders import get_led_partition
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
 from minibroker.broker.turn import Wait
@@ -51,7 +52,6 @@ class RequestContext:
         "kept",
         "lasts",
         "long_arrays",
-        "lost_change",
         "may_take_apart",
         "must_sync",
         "node",
@@ -99,7 +99,6 @@ class RequestContext:
         self.refuses_zstd = False  # of a Fetch: whether topics with compression.type=zstd are refused
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
-        self.lost_change: KafkaError | None = None  # why a change of the metadata may be lost
         self.stage = Stage.COMING
         self.was_paused = False  # whether it has needed more than a slice
         self.commits = 0  # of the cluster's metadata, when the handler began
@@ -223,12 +222,7 @@ class RequestContext:
     def wait_for_metadata(self) -> None:
         """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
         metadata = self.cluster.metadata_log.storage
-        self.delay_answer_until_over(
-            Wait(metadata, metadata.pending_batches, synced=True), self._remember_lost_metadata_change
-        )
-
-    def _remember_lost_metadata_change(self, error: KafkaError) -> None:
-        self.lost_change = error
+        self.delay_answer_until_over(Wait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
 
     def limit_answer_delay(self, timeout_ms: int, set_error: Callable[[], None]) -> None:
         """After this time, answer with what `set_error` puts into the answer, unless all waits are over."""
@@ -256,7 +250,7 @@ class RequestContext:
     def begin_handler(self, cluster: Broker) -> None:
         """Note that the handler runs on `cluster` now; forget what it left on an earlier one."""
         self.stage, self.cluster, self.commits = Stage.RUNNING, cluster, cluster.commits
-        self.waits = self.timeout = self.refusals = self.lost_change = None
+        self.waits = self.timeout = self.refusals = None
         self.must_sync = self.lasts = False
 
     def keep_frame_for_later_steps(self) -> bool:
@@ -265,6 +259,11 @@ class RequestContext:
             self.kept = self.connection.hand_over_frame_buffer()
             self.frame_is_kept = self.kept is not None
         return self.frame_is_kept
+
+
+def _leave_unanswered(failure: KafkaError) -> None:
+    """Close the connection, as nobody knows whether a start will find what was changed."""
+    raise Unanswerable(f"what was changed may be lost: {failure}")
 
 
 class Reason:

@@ -23,6 +23,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.broker.turn import Refuse
 
 LARGE_FRAME_BYTES: Final = 4 << 10  # a smaller one is decoded within a millisecond
 LARGE_PRODUCE_BYTES: Final = 32 << 10  # mostly records, which are not decoded
@@ -178,17 +179,23 @@ class Due:
 async def wait_until_written(context: RequestContext) -> None:
     """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
     waits, context.waits = context.waits, None
-    written: Promise[None] = Promise()
-    context.cluster.turn.call_when_all_over(waits or (), partial(written.resolve, None))
-    if context.timeout is not None and not written.done:
-        timeout_ms, refuse = context.timeout
-        context.cluster.clock.call_later(timeout_ms, partial(_set_error_if_unwritten, written, refuse))
-    await written
-    if context.lost_change is not None:
-        raise Unanswerable(f"what was changed may be lost: {context.lost_change}")
+    awaited: list[tuple[Promise[KafkaError | None], Refuse]] = []
+    for wait, refuse in waits or ():
+        written: Promise[KafkaError | None] = Promise()
+        context.cluster.turn.call_when_over(wait, written.resolve)
+        awaited.append((written, refuse))
+    if context.timeout is not None and not all([written.done for written, _ in awaited]):
+        timeout_ms, set_error = context.timeout
+        context.cluster.clock.call_later(timeout_ms, partial(_stop_waiting, awaited, set_error))
+    for written, refuse in reversed(awaited):  # of those in a turn, the last one is over last
+        failure = await written
+        if failure is not None:
+            refuse(failure)
 
 
-def _set_error_if_unwritten(written: Promise[None], set_error: Callable[[], None]) -> None:
-    if not written.done:
+def _stop_waiting(awaited: list[tuple[Promise[KafkaError | None], Refuse]], set_error: Callable[[], None]) -> None:
+    unwritten = [written for written, _ in awaited if not written.done]
+    if unwritten:
         set_error()
+    for written in unwritten:
         written.resolve(None)

@@ -123,16 +123,20 @@ class MarkerSender:
         if not unflushed:
             self._complete_transaction_or_retry(transactional_id)
             return
-        missing.update(where for where, _ in unflushed)
-        lost: set[TopicPartition] = set()
+        flushing, lost = {where for where, _ in unflushed}, set[TopicPartition]()
+        missing.update(flushing)
 
-        def complete_when_flushed() -> None:
-            missing.intersection_update(lost)
-            if self._missing.get(transactional_id) is missing:
-                self._complete_transaction_or_retry(transactional_id)
+        def count_flushed(where: TopicPartition, failure: KafkaError | None) -> None:
+            flushing.discard(where)
+            if failure is not None:
+                lost.add(where)
+            if not flushing:
+                missing.intersection_update(lost)
+                if self._missing.get(transactional_id) is missing:
+                    self._complete_transaction_or_retry(transactional_id)
 
-        waits = [(wait, partial(_add_lost_marker, lost, where)) for where, wait in unflushed]
-        self._coordinator.cluster.turn.call_when_all_over(waits, complete_when_flushed)
+        for where, wait in unflushed:
+            self._coordinator.cluster.turn.call_when_over(wait, partial(count_flushed, where))
 
     def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
@@ -185,7 +189,3 @@ class MarkerSender:
             missing.discard(partition)
         else:
             log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *partition, code.name)
-
-
-def _add_lost_marker(lost_markers: set[TopicPartition], partition: TopicPartition, failure: KafkaError) -> None:
-    lost_markers.add(partition)
