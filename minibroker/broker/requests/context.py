@@ -220,7 +220,7 @@ class RequestContext:
             self.must_sync = self.must_sync or wait.synced
 
     def wait_for_metadata(self) -> None:
-        """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
+        """Send the answer once all changes of the metadata are synced; if they may be lost, send none."""
         metadata = self.cluster.metadata_log.storage
         self.delay_answer_until_over(Wait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
 
