@@ -26,6 +26,11 @@ class Cluster(Protocol):
         """What Spark takes as its master."""
         ...
 
+    @property
+    def directory(self) -> Path:
+        """Where a driver keeps what it writes: if it is killed, 114 MB stay there."""
+        ...
+
     def driver_environment(self) -> dict[str, str]:
         """Return the environment of a driver."""
         ...
@@ -40,7 +45,8 @@ class RunningDriver:
 
     def __init__(self, cluster: Cluster, archive: Path | None, settings: Mapping[str, str]) -> None:
         shipped = make_executor_settings(str(archive)) if archive else {}
-        words = [f"{name}={value}" for name, value in {**application_settings(), **shipped, **settings}.items()]
+        settings = {**application_settings(cluster.directory), **shipped, **settings}
+        words = [f"{name}={value}" for name, value in settings.items()]
         command = [sys.executable, "-m", "conformance.pipeline_cluster.driver", cluster.url, *words]
         self._process = subprocess.Popen(
             command,

@@ -122,7 +122,7 @@ def driver_environment(directory: Path, bare: Path) -> dict[str, str]:
     return {**os.environ, **LOCAL, **places}
 
 
-def application_settings() -> dict[str, str]:
+def application_settings(directory: Path) -> dict[str, str]:
     """Return the settings for executors on small machines, and for a driver that all of them find."""
     return {
         "spark.driver.host": "127.0.0.1",
@@ -135,7 +135,7 @@ def application_settings() -> dict[str, str]:
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # a query waits until both executors are there
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": short_lived(),
+        "spark.driver.extraJavaOptions": f"{short_lived()} -Djava.io.tmpdir={directory}",
         "spark.executor.extraJavaOptions": short_lived(),
     }
 

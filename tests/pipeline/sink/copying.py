@@ -5,13 +5,13 @@ python -m tests.pipeline.sink.copying SERVERS CHECKPOINT FORMAT ACCIDENT
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minibroker.pipeline.session import session
 from tests.pipeline.sink.failing import ACCIDENT, register
-from tests.spark_settings import short_lived
+from tests.spark_settings import settings_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,7 @@ def copy(spark: SparkSession, servers: str, checkpoint: str, sink: str = "minibr
 
 
 def main(servers: str, checkpoint: str, sink: str, accident: str) -> None:
-    os.environ["SPARK_LOCAL_DIRS"] = os.path.dirname(checkpoint)
-    spark = session("local[2]", **{"spark.driver.extraJavaOptions": short_lived(), "spark.driver.memory": "1g"})
+    spark = session("local[2]", **settings_in(Path(checkpoint).parent))
     register(spark)
     copy(spark, servers, checkpoint, sink, **{ACCIDENT: accident})
 
