@@ -37,7 +37,6 @@ UNCOMMITTED: Final = (
 @click.option("--out", metavar="PLACE", required=True, help="A directory, or a URL; of iceberg, NAMESPACE.TABLE.")
 @pipeline_shared.add_archive_options("Plain Parquet files, or a table, which needs the extra lake.")
 @click.option("--decode", metavar="REGISTRY", help="Add decoded values, by the schemas at this URL, or `log`: its own.")
-@click.option("--compact", is_flag=True, help="Merge small files of a table of delta after the run.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
 @click.option("--trigger", metavar="TIME", help="How often --continuous looks for new records.  [default: 1m]")
 @click.option(
@@ -64,7 +63,6 @@ def archive(
     table_format: pipeline_shared.TableFormat,
     catalog: tuple[tuple[str, str], ...],
     decode: str | None,
-    compact: bool,
     continuous: bool,
     trigger: str | None,
     batch_offsets: int,
@@ -93,10 +91,6 @@ def archive(
         raise click.UsageError("--trigger needs --continuous")
     if table_format != "parquet" and engine == "spark":
         raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
-    if compact and table_format == "iceberg":
-        raise click.UsageError(
-            "--compact: pyiceberg does not merge files yet; rewrite_data_files of Spark or Trino does"
-        )
     pause_s = parse_duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
     table = pipeline_shared.locate_archive(table_format, out, catalog, compression)
     reading = {**source.options(), **_choose_isolation(dict(options))}
@@ -111,7 +105,7 @@ def archive(
         run = LogArchive(
             table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )
-        written, is_over = _run_archive(run, pause_s, compact or table_format == "parquet")
+        written, is_over = _run_archive(run, pause_s)
     _print_totals(run, written, as_json)
     return 0 if is_over or continuous else INTERRUPTED
 
@@ -147,7 +141,7 @@ def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> An
     return ValueDecoder(tuple(sorted(source.place().items())))
 
 
-def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[WrittenTotals, bool]:
+def _run_archive(run: LogArchive, pause_s: float | None) -> tuple[WrittenTotals, bool]:
     """Run once, or again and again. Return what was written, and whether that is all."""
     from minibroker.pipeline.archiving.archive_tables import WrittenTotals
 
@@ -158,8 +152,6 @@ def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple
                 written.add_totals(totals)
                 if sys.stderr.isatty():
                     click.echo(f"{written.records:,} records", err=True)
-            if compact:
-                run.table.merge_small_files()
             if pause_s is None:
                 return written, True
             time.sleep(pause_s)

@@ -195,10 +195,6 @@ class ArchiveTable(Protocol):
         """Return the number of records, by metadata."""
         ...
 
-    def merge_small_files(self) -> None:
-        """Merge small files."""
-        ...
-
     def open_scan(self) -> RowsScan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         ...

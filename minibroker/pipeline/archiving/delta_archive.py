@@ -112,12 +112,6 @@ class DeltaArchive:
         table = self._open_table()
         return int(table.to_pyarrow_dataset().count_rows()) if table is not None else 0
 
-    def merge_small_files(self) -> None:
-        """Merge small files."""
-        table = self._open_table()
-        if table is not None:
-            table.optimize.compact()
-
     def open_scan(self) -> archive_tables.RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()

@@ -136,10 +136,6 @@ class IcebergArchive:
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         return int(summary.get("total-records", "0"))
 
-    def merge_small_files(self) -> None:
-        """Merge small files: what pyiceberg cannot do yet, so that the readers' engines have to."""
-        raise ArchiveError("pyiceberg does not merge files yet: let rewrite_data_files of Spark or Trino do it")
-
     def open_scan(self) -> RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()[1]

@@ -12,17 +12,15 @@ be moved and pruned by date.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, SubTreeFileSystem
 
 from minibroker.pipeline.archiving import archive_tables
@@ -36,13 +34,6 @@ if TYPE_CHECKING:
 UNFINISHED: Final = ".unfinished"
 
 
-class StoredFile(NamedTuple):
-    """A file below a directory: its path relative to the archive, with `/`, and its size."""
-
-    path: str
-    size_bytes: int
-
-
 class ArchiveFiles:
     """The files below one directory or URL. Paths are relative to it. Raises `OSError`."""
 
@@ -54,19 +45,14 @@ class ArchiveFiles:
         self.is_file = system.get_file_info(base).type == FileType.File  # which no archive can be
         self.system: FileSystem = SubTreeFileSystem(base, system)
 
-    def exists(self, path: str = "") -> bool:
-        """Return whether there is a file or directory."""
-        return bool(self.system.get_file_info(path).type != FileType.NotFound)
-
     def list_names(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted; none if it does not exist."""
         return sorted(each.base_name for each in self.system.get_file_info(FileSelector(path, allow_not_found=True)))
 
-    def list_files(self, path: str) -> list[StoredFile]:
+    def list_files(self, path: str) -> list[str]:
         """Return all files below a directory, sorted; none if it does not exist."""
         below = FileSelector(path, allow_not_found=True, recursive=True)
-        found = [each for each in self.system.get_file_info(below) if each.type == FileType.File]
-        return sorted(StoredFile(each.path, each.size) for each in found)
+        return sorted(each.path for each in self.system.get_file_info(below) if each.type == FileType.File)
 
     def read_text(self, path: str) -> str:
         """Return the text of a small UTF-8 file."""
@@ -101,8 +87,6 @@ class ArchiveFiles:
 HOME: Final = "_archive"
 STAGING: Final = f"{HOME}/staging"
 NOTES: Final = f"{HOME}/notes"
-MERGED: Final = f"{HOME}/merged.parquet"
-MERGING: Final = f"{HOME}/merging"
 DIGITS: Final = 12  # so that names sort like numbers
 NOTES_KEPT: Final = 2
 LAYOUT: Final = ds.partitioning(
@@ -111,18 +95,14 @@ LAYOUT: Final = ds.partitioning(
 ROWS_PER_GROUP: Final = 128 << 10
 ROWS_PER_GROUP_MIN: Final = 16 << 10
 OPEN_FILES_MAX: Final = 64
-FILES_MIN: Final = 16  # so many small files of a directory are merged
-SMALL_BYTES: Final = 16 << 20
-MERGED_BYTES_MAX: Final = 256 << 20
 
 
-@dataclass
+@dataclass(frozen=True)
 class ParquetArchive:
     """The archive at a directory or URL. Only one run at a time may write to it."""
 
     where: str
     compression: str = "zstd"
-    _touched: set[str] = field(default_factory=set)  # the directories with new files
 
     @property
     def _files(self) -> ArchiveFiles:
@@ -142,7 +122,6 @@ class ParquetArchive:
             raise archive_tables.ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
         note = self.read_newest_note()
         self._move_staged_files(note.number if note else -1)
-        self._finish_merging()
 
     def read_newest_note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None if there is none."""
@@ -177,65 +156,14 @@ class ParquetArchive:
         """Move the files of a commit to their places, and delete what is staged of no commit."""
         files = self._files
         staging = f"{STAGING}/{commit_number:0{DIGITS}}"
-        for file in files.list_files(staging):
-            place = file.path.removeprefix(f"{staging}/")
-            files.move_path(file.path, place)
-            self._touched.add(place.rpartition("/")[0])
+        for path in files.list_files(staging):
+            files.move_path(path, path.removeprefix(f"{staging}/"))
         files.delete_path(STAGING)
 
     def count_records(self) -> int:
         """Return the number of records, by the files' footers."""
         count: int = self.open_dataset().count_rows()
         return count
-
-    def merge_small_files(self) -> None:
-        """Merge small files, where there are many: a year of minutes would leave half a million."""
-        for directory in sorted(self._touched):
-            self._merge_small_files(directory)
-        self._touched.clear()
-
-    def _merge_small_files(self, directory: str) -> None:
-        """Merge small files. Only files with the same columns are merged, as decoded values may have others."""
-        small = list(self._iterate_small_files(directory))
-        by_columns: dict[pa.Schema, list[str]] = {}
-        for each in small if len(small) >= FILES_MIN else ():
-            columns = pq.read_schema(each.path, filesystem=self._files.system).remove_metadata()
-            by_columns.setdefault(columns, []).append(each.path)
-        for paths in by_columns.values():
-            if len(paths) >= FILES_MIN:
-                self._merge_files(directory, paths)
-
-    def _merge_files(self, directory: str, paths: Sequence[str]) -> None:
-        """Merge files into one. While it takes its place, a reader may miss their records for a moment."""
-        files = self._files
-        whole = pa.concat_tables([pq.read_table(path, filesystem=files.system, partitioning=None) for path in paths])
-        ordered = whole.sort_by([("partition", "ascending"), ("offset", "ascending")])
-        pq.write_table(ordered, MERGED, filesystem=files.system, compression=self.compression)
-        target = f"{directory}/merged-{paths[-1].rpartition('/')[2].removeprefix('merged-')}"
-        files.write_text(MERGING, json.dumps({"small": paths, "target": target}))
-        self._finish_merging()
-
-    def _finish_merging(self) -> None:
-        """Do the rest of a merging, whatever has interrupted it."""
-        files = self._files
-        if files.exists(MERGING):
-            plan = json.loads(files.read_text(MERGING))
-            for path in plan["small"] if files.exists(MERGED) else ():
-                files.delete_path(path)
-            if files.exists(MERGED):
-                files.move_path(MERGED, plan["target"])
-            files.delete_path(MERGING)
-        files.delete_path(MERGED)
-
-    def _iterate_small_files(self, directory: str) -> Iterator[StoredFile]:
-        """Yield the small files of a directory, up to the size of a merged one."""
-        size_bytes = 0
-        for file in self._files.list_files(directory):
-            if file.path.endswith(".parquet") and file.size_bytes < SMALL_BYTES:
-                size_bytes += file.size_bytes
-                if size_bytes > MERGED_BYTES_MAX:
-                    return
-                yield file
 
     def open_scan(self) -> archive_tables.RowsScan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
@@ -245,7 +173,7 @@ class ParquetArchive:
 
     def open_dataset(self) -> ds.Dataset:
         """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
-        paths = [each.path for each in self._files.list_files("") if is_archive_file(each.path)]
+        paths = [path for path in self._files.list_files("") if is_archive_file(path)]
         format = ds.ParquetFileFormat()
         options = ds.FileSystemFactoryOptions(partitioning=LAYOUT)
         found = ds.FileSystemDatasetFactory(self._files.system, paths, format, options)

@@ -66,7 +66,6 @@ def offsets_in(archive: Path) -> list[int]:
         (("--option", "isolation.level=maybe"), "isolation.level"),
         (("--continuous", "--trigger", "soon"), "soon"),
         (("--trigger", "1s"), "--trigger needs --continuous"),
-        (("--format", "iceberg", "--compact"), "pyiceberg does not merge files yet"),
         (("--format", "iceberg"), "is not like NAMESPACE.TABLE"),
         (("--format", "delta", "--engine", "spark"), "are written by one process"),
         (("--catalog", "uri=x"), "--catalog is for iceberg and delta"),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from minibroker.pipeline.archiving import parquet_archive
-from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.archiving.parquet_archive import ArchiveFiles, ParquetArchive
 from minibroker.pipeline.engines import LocalEngine
 from minibroker.pipeline.log_source import CorruptData
-from minibroker.pipeline.schema_sources import GivenSchema
-from minibroker.protocol.records.record import Record
 from tests.pipeline.archiving.test_archive_job import expected, found_in, rows_in, run
-from tests.pipeline.logs import NOW_MS, records, write_log
+from tests.pipeline.logs import records, write_log
 
 CHANGES = ("write_text", "move_path", "delete_path")
 
@@ -55,10 +49,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
-    tmp_path: Path, crash_at: Any, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
+def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(tmp_path: Path, crash_at: Any, after: bool) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(30))
     write_log(log, "orders", 1, records(10))
@@ -68,7 +59,6 @@ def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
         crash_at(number, after=after)
         try:
             run(table, log, batch_offsets=20)
-            table.merge_small_files()
         except Crash:
             crashes += 1
         crash_at(0, after=after)
@@ -76,33 +66,7 @@ def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
         assert found_in(table) == expected(30) + expected(10, partition=1), number
         if crashes < number:
             break
-    assert crashes > 10
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_crash_while_a_merged_file_is_merged_again_loses_nothing(
-    tmp_path: Path, crash_at: Any, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
-    crashes = 0
-    for number in range(1, 50):
-        log, table = tmp_path / f"log-{number}", ParquetArchive(str(tmp_path / f"table-{number}"))
-        for start in (0, 2, 4):
-            write_log(log, "orders", 0, records(2, start=start))
-            run(table, log)
-            if start != 4:
-                table.merge_small_files()
-        crash_at(number, after=after)
-        try:
-            table.merge_small_files()
-        except Crash:
-            crashes += 1
-        crash_at(0, after=after)
-        run(ParquetArchive(table.where), log)
-        assert found_in(table) == expected(6), number
-        if crashes < number:
-            break
-    assert crashes > 4
+    assert crashes > 8
 
 
 class Backwards:
@@ -126,33 +90,6 @@ def test_what_a_failed_commit_has_staged_is_not_in_the_next_one(tmp_path: Path) 
     path.write_bytes(whole)
     run(table, log, engine=LocalEngine(1))
     assert found_in(table) == expected(20) + expected(20, partition=1)
-
-
-def test_small_files_are_merged_where_there_are_many(tmp_path: Path) -> None:
-    table = ParquetArchive(str(tmp_path / "table"))
-    for start in range(0, 40, 2):
-        write_log(tmp_path / "log", "orders", 0, records(2, start=start))
-        run(table, tmp_path / "log")
-    assert len(list((tmp_path / "table").rglob("*.parquet"))) == 20
-    table.merge_small_files()
-    (merged,) = (tmp_path / "table").rglob("*.parquet")
-    assert pq.ParquetFile(merged).read().column("offset").to_pylist() == [*range(40)]
-    assert found_in(table) == expected(40)
-
-
-def test_files_with_other_decoded_columns_are_merged_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_archive, "FILES_MIN", 2)
-    table = ParquetArchive(str(tmp_path / "table"))
-    rows: list[dict[str, Any]] = []
-    for each in (b'{"a": 1}', b'{"a": 2}', b'{"b": "x"}', b'{"b": "y"}', b'{"a": "z"}'):
-        write_log(tmp_path / "log", "users", 0, [Record(len(rows), NOW_MS, None, each)])
-        run(table, tmp_path / "log", "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')))
-        rows.append(json.loads(each))
-    table.merge_small_files()
-    files = [pq.ParquetFile(path).read() for path in (tmp_path / "table").rglob("*.parquet")]
-    assert sorted(len(each) for each in files) == [1, 2, 2]
-    found = sorted((row["offset"], row["value_decoded"]) for each in files for row in each.to_pylist())
-    assert found == list(enumerate(rows))
 
 
 def test_names_of_directories_are_no_numbers(tmp_path: Path) -> None:
