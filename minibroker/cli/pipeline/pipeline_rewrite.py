@@ -52,8 +52,8 @@ def rewrite(
     """Copy a log directory in message format 2, with another codec or batch size.
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
-    directory. Kafka's own topics are copied; topic configs that name a format or codec are listed. After a kill, run
-    it again with the same options to continue; when all is done, that does nothing.
+    directory. Kafka's own topics are copied. After a kill, run it again with the same options to continue; when all is
+    done, that does nothing.
 
     \b
     Example:
@@ -92,8 +92,6 @@ def print_report(report: RewriteReport) -> None:
     for space in report.topics:
         if space.lost_bytes:
             click.echo(f"{space.topic}: {space.lost_bytes} bytes at the end were torn by a crash, and are gone")
-    for topic, name, value in report.configs:
-        click.echo(f"{topic}: {name} must be set to {value} on the broker")
     copied = "1 other log was" if len(report.copied) == 1 else f"{len(report.copied)} other logs were"
     click.echo(f"{report.target} is complete; {copied} copied to it")
 

@@ -9,11 +9,9 @@ from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
 
-from minibroker.pipeline.directory.cluster_metadata import read_metadata
 from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.topic_configs import ConfigChange, list_config_changes
 from minibroker.pipeline.rewriting.workspace import RewritePlan, RewriteWorkspace, make_plan
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
@@ -49,12 +47,11 @@ class TopicSpace:
 
 @dataclass(frozen=True)
 class RewriteReport:
-    """The topics that were rewritten, the logs that were copied, and the configs to set on a broker."""
+    """The topics that were rewritten, and the logs that were copied."""
 
     target: str
     topics: Sequence[TopicSpace]
     copied: Sequence[str]
-    configs: Sequence[ConfigChange]
 
     @property
     def total(self) -> TopicSpace:
@@ -68,7 +65,6 @@ class RewriteReport:
             "target": self.target,
             "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
             "copied": list(self.copied),
-            "configs": [change._asdict() for change in self.configs],
         }
 
 
@@ -77,8 +73,7 @@ def parse_report(target: str, parsed: Mapping[str, Any]) -> RewriteReport:
     topics = [
         TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
     ]
-    configs = [ConfigChange(**each) for each in parsed["configs"]]
-    return RewriteReport(target, topics, tuple(parsed["copied"]), configs)
+    return RewriteReport(target, topics, tuple(parsed["copied"]))
 
 
 def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
@@ -158,8 +153,7 @@ class DirectoryRewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_other_files(plan)
-        configs = list_config_changes(read_metadata(self.source).configs, plan.topics, self.settings)
-        report = RewriteReport(self.target, measure_space(segments), plan.copied, configs)
+        report = RewriteReport(self.target, measure_space(segments), plan.copied)
         workspace.finish_run(plan, self.settings, report.as_json())
         return report
 

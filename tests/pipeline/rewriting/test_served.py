@@ -12,7 +12,6 @@ import pytest
 
 from minibroker.pipeline.rewriting.directory import RewriteReport, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
-from minibroker.pipeline.rewriting.topic_configs import ConfigChange
 from minibroker.protocol.records.compression import Compression
 from tests.clients.confluent import TO_THE_END, Confluent
 from tests.clients.interface import PATIENCE_S, Read, Record
@@ -140,16 +139,6 @@ def test_a_rewritten_log_can_be_appended_to(written: Written, tmp_path: Path) ->
         broker.kill()
         broker.start()
         assert len(read(Confluent(), broker.bootstrap_servers, "plain", 0, 47)) == 47
-
-
-def test_topic_configs_to_change_are_reported(written: Written, tmp_path: Path) -> None:
-    report = rewritten(written, tmp_path, RewriteSettings(Compression.ZSTD))
-    assert set(report.configs) == {
-        ConfigChange("old", "message.format.version", "3.0"),
-        ConfigChange("old", "compression.type", "zstd"),
-    }
-    with running_broker(tmp_path) as broker, Confluent().admin(broker.bootstrap_servers) as admin:
-        assert admin.config("plain")["max.message.bytes"] == "700000"
 
 
 def test_unselected_and_internal_topics_are_copied(written: Written, tmp_path: Path) -> None:
