@@ -52,119 +52,95 @@ CHECKS: Final = {
     "compaction": "what the cleaner guarantees for the part that it has cleaned",
 }
 
-KINDS: Final = (
-    FindingKind("length", "layout", "error", "a batch's length is impossible, or does not lead to the next batch"),
-    FindingKind("magic", "layout", "error", "a batch's magic byte is not 0, 1 or 2, or does not match its checksum"),
-    FindingKind(
-        "torn-tail", "layout", "error", "a file ends within a batch; in the last segment, recovery truncates it"
+# The kinds of findings of each check: code, severity and meaning.
+_FOUND_BY: Final[dict[str, tuple[tuple[str, Severity, str], ...]]] = {
+    "layout": (
+        ("length", "error", "a batch's length is impossible, or does not lead to the next batch"),
+        ("magic", "error", "a batch's magic byte is not 0, 1 or 2, or does not match its checksum"),
+        ("torn-tail", "error", "a file ends within a batch; in the last segment, recovery truncates it"),
+        ("vanished", "note", "a segment was removed during the check: a broker is using the directory"),
     ),
-    FindingKind("crc", "crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),
-    FindingKind(
-        "header", "records", "error", "fields of a batch's header contradict each other under a right checksum"
+    "offsets": (
+        ("below-segment", "error", "a batch begins below the offset in its file's name"),
+        ("offset-order", "error", "a batch begins at a lower offset than the previous batch"),
+        ("overlap", "error", "a batch begins with offsets that the previous batch contains"),
+        ("segment-overlap", "error", "a segment begins with offsets that the previous segment contains"),
+        ("gap", "error", "offsets are missing in a log that is not compacted"),
     ),
-    FindingKind("codec", "records", "error", "the records cannot be decompressed, or their codec is unknown"),
-    FindingKind("large", "records", "note", "the records decompress to more than 512 MiB, and were not read"),
-    FindingKind("record", "records", "error", "a record cannot be read, or bytes remain after the last one"),
-    FindingKind("record-count", "records", "error", "the number of records differs from the header or the offsets"),
-    FindingKind(
-        "record-offset", "records", "error", "the offset of a record does not increase, or is outside its batch"
+    "epochs": (
+        ("leader-epoch-regression", "error", "a batch has an older leader epoch than an earlier batch"),
+        ("leader-epoch-checkpoint", "error", "leader-epoch-checkpoint contradicts the batches"),
+        ("leader-epoch-late", "note", "leader-epoch-checkpoint begins behind the log's start, as after a kill"),
+        ("log-start", "error", "the first segment is lost: epochs or a checkpoint begin before the log"),
     ),
-    FindingKind("max-timestamp", "records", "error", "the largest timestamp in the header differs from the records"),
-    FindingKind(
-        "vanished", "layout", "note", "a segment was removed during the check: a broker is using the directory"
+    "index": (
+        ("index-missing", "warning", "a closed segment has no .index file; a start rebuilds it"),
+        ("index-order", "error", "the entries of an .index file do not increase, or it ends within one"),
+        ("index-position", "error", "an .index entry does not point to the start of a batch"),
+        ("index-offset", "error", "an .index entry has another offset than the batch that it points to"),
+        ("index-beyond-log", "error", "an .index entry points beyond the end of the log file"),
     ),
-    FindingKind("below-segment", "offsets", "error", "a batch begins below the offset in its file's name"),
-    FindingKind("offset-order", "offsets", "error", "a batch begins at a lower offset than the previous batch"),
-    FindingKind("overlap", "offsets", "error", "a batch begins with offsets that the previous batch contains"),
-    FindingKind(
-        "segment-overlap", "offsets", "error", "a segment begins with offsets that the previous segment contains"
+    "timeindex": (
+        ("timeindex-missing", "warning", "a closed segment has no .timeindex file; a start rebuilds it"),
+        ("timeindex-order", "error", "a .timeindex file's entries do not increase, or it ends within one"),
+        ("timeindex-offset", "error", "a .timeindex entry has an offset that the segment does not have"),
+        ("timeindex-timestamp", "error", "a .timeindex entry has another time than its batch"),
+        ("timeindex-late", "error", "the log has larger timestamps before a .timeindex entry's offset"),
+        ("timeindex-incomplete", "error", "a closed segment has a larger timestamp than its .timeindex"),
     ),
-    FindingKind("gap", "offsets", "error", "offsets are missing in a log that is not compacted"),
-    FindingKind(
-        "leader-epoch-regression", "epochs", "error", "a batch has an older leader epoch than an earlier batch"
+    "producers": (
+        ("epoch-regression", "error", "a producer writes with an older epoch than before"),
+        ("sequence-gap", "error", "a producer's batch skips sequence numbers"),
+        ("sequence-duplicate", "error", "a producer's batch repeats sequence numbers"),
     ),
-    FindingKind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint contradicts the batches"),
-    FindingKind(
-        "leader-epoch-late", "epochs", "note", "leader-epoch-checkpoint begins behind the log's start, as after a kill"
+    "transactions": (
+        ("control-batch", "error", "a control batch is malformed or incomplete"),
+        ("marker-without-transaction", "note", "a marker ends a transaction that has no records here"),
+        ("coordinator-epoch", "error", "a marker has an older coordinator epoch than an earlier one"),
+        ("outside-transaction", "error", "a producer writes outside its open transaction"),
+        ("open-transaction", "note", "a transaction is open at the end of the log"),
+        ("hanging-transaction", "warning", "a transaction is open, and no coordinator will end it"),
+        ("txnindex-entry", "error", "a .txnindex entry is invalid or misplaced"),
+        ("txnindex-count", "error", "a .txnindex file does not match aborted-transactions-checkpoint"),
+        ("txnindex-missing", "error", "an aborted transaction is not in the .txnindex file"),
+        ("txnindex-extra", "error", "a .txnindex entry belongs to no aborted transaction"),
+        ("txnindex-first-offset", "error", "a .txnindex entry has another first offset than the log"),
+        ("txnindex-stable-offset", "error", "a .txnindex entry has another last stable offset"),
     ),
-    FindingKind(
-        "log-start", "epochs", "error", "the first segment is lost: epochs or a checkpoint begin before the log"
+    "snapshots": (
+        ("snapshot", "error", "a .snapshot file has a wrong checksum, version or size"),
+        ("snapshot-missing", "warning", "a segment behind batches of producers has no .snapshot file"),
+        ("snapshot-state", "error", "a .snapshot file contradicts the log about a producer"),
+        ("snapshot-beyond-log", "error", "the offset in a .snapshot file's name is beyond the log's end"),
     ),
-    FindingKind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
-    FindingKind(
-        "index-order", "index", "error", "the entries of an .index file do not increase, or it ends within one"
+    "checkpoints": (
+        ("checkpoint", "error", "a checkpoint file is malformed"),
+        ("partition-metadata", "error", "partition.metadata is malformed or missing, or has another id"),
+        ("meta-properties", "error", "meta.properties is missing or malformed, or of another cluster"),
+        ("partition-unknown", "warning", "the metadata log has no such partition: a start sets it aside"),
+        ("partition-missing", "error", "a checkpoint names a partition that has no directory"),
+        ("checkpoint-beyond-log", "error", "a checkpoint has an offset beyond the log's end"),
     ),
-    FindingKind("index-position", "index", "error", "an .index entry does not point to the start of a batch"),
-    FindingKind(
-        "index-offset", "index", "error", "an .index entry has another offset than the batch that it points to"
+    "crc": (("crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),),
+    "records": (
+        ("header", "error", "fields of a batch's header contradict each other under a right checksum"),
+        ("codec", "error", "the records cannot be decompressed, or their codec is unknown"),
+        ("large", "note", "the records decompress to more than 512 MiB, and were not read"),
+        ("record", "error", "a record cannot be read, or bytes remain after the last one"),
+        ("record-count", "error", "the number of records differs from the header or the offsets"),
+        ("record-offset", "error", "the offset of a record does not increase, or is outside its batch"),
+        ("max-timestamp", "error", "the largest timestamp in the header differs from the records"),
     ),
-    FindingKind("index-beyond-log", "index", "error", "an .index entry points beyond the end of the log file"),
-    FindingKind(
-        "timeindex-missing", "timeindex", "warning", "a closed segment has no .timeindex file; a start rebuilds it"
+    "compaction": (
+        ("duplicate-key", "error", "a key occurs twice in the cleaned part"),
+        ("keyless-record", "error", "a record without a key is in the cleaned part"),
+        ("tombstone-horizon", "note", "a cleaned tombstone has no delete horizon (Kafka before 3.1)"),
     ),
-    FindingKind(
-        "timeindex-order", "timeindex", "error", "a .timeindex file's entries do not increase, or it ends within one"
-    ),
-    FindingKind(
-        "timeindex-offset", "timeindex", "error", "a .timeindex entry has an offset that the segment does not have"
-    ),
-    FindingKind("timeindex-timestamp", "timeindex", "error", "a .timeindex entry has another time than its batch"),
-    FindingKind(
-        "timeindex-late", "timeindex", "error", "the log has larger timestamps before a .timeindex entry's offset"
-    ),
-    FindingKind(
-        "timeindex-incomplete", "timeindex", "error", "a closed segment has a larger timestamp than its .timeindex"
-    ),
-    FindingKind("epoch-regression", "producers", "error", "a producer writes with an older epoch than before"),
-    FindingKind("sequence-gap", "producers", "error", "a producer's batch skips sequence numbers"),
-    FindingKind("sequence-duplicate", "producers", "error", "a producer's batch repeats sequence numbers"),
-    FindingKind("control-batch", "transactions", "error", "a control batch is malformed or incomplete"),
-    FindingKind(
-        "marker-without-transaction", "transactions", "note", "a marker ends a transaction that has no records here"
-    ),
-    FindingKind(
-        "coordinator-epoch", "transactions", "error", "a marker has an older coordinator epoch than an earlier one"
-    ),
-    FindingKind("outside-transaction", "transactions", "error", "a producer writes outside its open transaction"),
-    FindingKind("open-transaction", "transactions", "note", "a transaction is open at the end of the log"),
-    FindingKind(
-        "hanging-transaction", "transactions", "warning", "a transaction is open, and no coordinator will end it"
-    ),
-    FindingKind("txnindex-entry", "transactions", "error", "a .txnindex entry is invalid or misplaced"),
-    FindingKind(
-        "txnindex-count", "transactions", "error", "a .txnindex file does not match aborted-transactions-checkpoint"
-    ),
-    FindingKind("txnindex-missing", "transactions", "error", "an aborted transaction is not in the .txnindex file"),
-    FindingKind("txnindex-extra", "transactions", "error", "a .txnindex entry belongs to no aborted transaction"),
-    FindingKind(
-        "txnindex-first-offset", "transactions", "error", "a .txnindex entry has another first offset than the log"
-    ),
-    FindingKind("txnindex-stable-offset", "transactions", "error", "a .txnindex entry has another last stable offset"),
-    FindingKind("snapshot", "snapshots", "error", "a .snapshot file has a wrong checksum, version or size"),
-    FindingKind(
-        "snapshot-missing", "snapshots", "warning", "a segment behind batches of producers has no .snapshot file"
-    ),
-    FindingKind("snapshot-state", "snapshots", "error", "a .snapshot file contradicts the log about a producer"),
-    FindingKind(
-        "snapshot-beyond-log", "snapshots", "error", "the offset in a .snapshot file's name is beyond the log's end"
-    ),
-    FindingKind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
-    FindingKind(
-        "partition-metadata", "checkpoints", "error", "partition.metadata is malformed or missing, or has another id"
-    ),
-    FindingKind(
-        "meta-properties", "checkpoints", "error", "meta.properties is missing or malformed, or of another cluster"
-    ),
-    FindingKind(
-        "partition-unknown", "checkpoints", "warning", "the metadata log has no such partition: a start sets it aside"
-    ),
-    FindingKind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
-    FindingKind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),
-    FindingKind("duplicate-key", "compaction", "error", "a key occurs twice in the cleaned part"),
-    FindingKind("keyless-record", "compaction", "error", "a record without a key is in the cleaned part"),
-    FindingKind(
-        "tombstone-horizon", "compaction", "note", "a cleaned tombstone has no delete horizon (Kafka before 3.1)"
-    ),
+}
+KINDS: Final = tuple(
+    FindingKind(code, check, severity, meaning)
+    for check, kinds in _FOUND_BY.items()
+    for code, severity, meaning in kinds
 )
 # Findings of an earlier group of checks may be the cause of those of a later group: a batch that is cut out leaves a
 # gap, the gap breaks sequences, and all later entries of the indexes are wrong.
