@@ -32,6 +32,9 @@ from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_BATCH_BYTES: Final = 512 << 20
+"""Limit on the decompressed size of one batch."""
+
 MAX_BATCH_RECORDS: Final = 1 << 23
 """Limit on the records of one batch: finding them then takes at most 0.5 GB of memory."""
 

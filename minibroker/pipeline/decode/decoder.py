@@ -16,9 +16,15 @@ import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
-from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.arrow import RowMaker, convert_times, make_record_batch
-from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin, HeaderScan, read_headers_at
+from minibroker.pipeline.decode.batch_headers import (
+    MAX_BATCH_BYTES,
+    BatchHeaders,
+    Buffer,
+    DataOrigin,
+    HeaderScan,
+    read_headers_at,
+)
 from minibroker.pipeline.decode.gathering import BatchDamage, ChunkGatherer, Given, find_timestamp_types
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns

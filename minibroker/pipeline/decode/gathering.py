@@ -1,4 +1,4 @@
-"""Gathers batches in the arena by kind, and decodes them when there are enough: a chunk.
+"""Gathers batches by kind, and decodes them when there are enough: a chunk.
 
 `decoder.py` decides which batches are gathered. Damage is found by trial: a chunk is decoded as a whole; if some
 batches turn out to be damaged, the others are decoded again.
@@ -8,31 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
-from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import RowMaker
-from minibroker.pipeline.decode.batch_headers import BatchHeaders, DataOrigin
+from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin
 from minibroker.pipeline.decode.record_field_columns import FieldColumns, WantedParts, read_record_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
+from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.message_set import iterate_records_of_message
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.restarting import restore_attributes_of_payload
+
+_PADDING: Final = bytes(2)  # `find_record_starts` may read behind the last record
 
 
 class BatchColumns(NamedTuple):
     """Some batches of format 2, one column for each field."""
 
     headers: BatchHeaders
-    start: Int64s  # of the records in the arena
+    start: Int64s  # of the records in the chunk's data
     end: Int64s
     place: Int64s  # the index in the chunk's places, from which positions count
 
@@ -217,7 +219,8 @@ class ChunkGatherer:
         wanted = WantedParts.make_for_columns(request.columns)
         self._chunk_bytes = chunk_bytes
         self._max_batch_bytes = max_batch_bytes
-        self._arena = Arena(chunk_bytes, max_batch_bytes)
+        self._held: list[Buffer] = []  # decompressed records, and copies of uncompressed batches
+        self._held_bytes = 0
         fails_fast = request.mode == "FAILFAST"
         self._decoder = ChunkDecoder(rows, wanted, offsets, chunk_bytes, fails_fast)
         self._parts: list[BatchColumns] = []
@@ -239,17 +242,25 @@ class ChunkGatherer:
                 yield from self._decompress_batches(view, some, place)
             else:
                 yield from self._take_plain_batches(view, some, place)
-            if self._arena.used >= self._chunk_bytes:
+            if self._held_bytes >= self._chunk_bytes:
                 yield from self.decode_gathered()
 
     def decode_gathered(self, data: UInt8s | None = None) -> Given:
-        """Decode what was gathered in the arena, or else in `data`."""
-        self._decoder.data = self._arena.data if data is None else data
+        """Decode what was gathered and copied, or else is in `data`."""
+        held, self._held, self._held_bytes = self._held, [], 0
         if self._parts:
+            self._decoder.data = np.frombuffer(b"".join((*held, _PADDING)), np.uint8) if data is None else data
+            del held
             yield from self._decoder.decode_records(BatchColumns.join_batches(self._parts))
-        self._arena.clear()
         self._parts = []
         self._decoder.places.clear()
+
+    def _hold_bytes(self, data: Buffer) -> int:
+        """Keep bytes until the chunk is decoded, and return where they start in its data."""
+        start = self._held_bytes
+        self._held.append(data)
+        self._held_bytes += len(data)
+        return start
 
     def _take_plain_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
@@ -258,28 +269,29 @@ class ChunkGatherer:
             self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, place)
             yield from self.decode_gathered(np.frombuffer(view, np.uint8))
             return
-        start = headers.position - first + self._arena.append_bytes(view[first:last])
+        start = headers.position - first + self._hold_bytes(bytes(view[first:last]))
         self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, place)
 
     def _decompress_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
-        edges = [self._arena.used]  # where the records of the batches begin and end in the arena
+        edges = [self._held_bytes]  # where the records of the batches begin and end in the chunk's data
         first = 0
         spans = zip(headers.position.tolist(), headers.size.tolist(), headers.codec.tolist(), strict=True)
         for index, (position, size, codec) in enumerate(spans):
             damage = None
             try:
-                self._arena.decompress(codec, view[position + HEADER_BYTES : position + size])
-                edges.append(self._arena.used)
+                compressed = view[position + HEADER_BYTES : position + size]
+                self._hold_bytes(decompress(codec, compressed, self._max_batch_bytes))
+                edges.append(self._held_bytes)
             except KafkaError as error:
                 damage = BatchDamage(int(headers.base_offset[index]), error.message or str(error), place, position)
-            is_full = self._arena.used >= self._chunk_bytes
+            is_full = self._held_bytes >= self._chunk_bytes
             if damage is not None or is_full or index == len(headers.size) - 1:
                 at = np.array(edges, np.int64)
                 self._add_batches_at(headers.select_batches(slice(first, first + len(at) - 1)), at[:-1], at[1:], place)
                 if damage is not None or is_full:
                     yield from self.decode_gathered()
-                edges, first = [self._arena.used], index + 1
+                edges, first = [self._held_bytes], index + 1
             if damage is not None:
                 yield damage
 

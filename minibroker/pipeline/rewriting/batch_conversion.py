@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
+from minibroker.pipeline.decode.batch_headers import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, Producer, RowsOrigin
 from minibroker.pipeline.encode.encoder import encode_rows_of_origins

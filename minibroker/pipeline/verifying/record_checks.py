@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
-from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
-from minibroker.pipeline.decode.batch_headers import BatchHeaders
+from minibroker.pipeline.decode.batch_headers import MAX_BATCH_BYTES, BatchHeaders
 from minibroker.pipeline.decode.record_field_columns import read_record_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.verifying.findings import Problem
