@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.delayed_operations import Promise
 from minibroker.protocol.steps import Steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
-    from minibroker.broker.metadata.partitions import Partition
-    from minibroker.broker.metadata.partitions import Waiter as PartitionWaiter
+    from minibroker.broker.metadata.partitions import Partition, Waiter
     from minibroker.broker.requests.context import RequestContext
-    from minibroker.broker.share.share_partition import SharePartition
-    from minibroker.broker.share.share_partition import Waiter as ShareWaiter
 
 WATCHED_MAX: Final = 500_000  # partitions that the long fetches of a node may watch: 100 to 200 MB
 FEW: Final = 100  # partitions that are left at once
@@ -43,7 +40,7 @@ class Watch:
         self.has_changed = self.is_late = False
         self.missing_bytes = 0
         self._context = context
-        self._joined: list[set[Any]] = []
+        self._joined: list[set[Waiter]] = []
         self._booked = 0
         self._news: Promise[None] | None = None
         self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._on_timeout)
@@ -53,7 +50,7 @@ class Watch:
         self._booked += count
         self._context.node.watched += count
 
-    def add_to_waiters(self, waiters: set[PartitionWaiter] | set[ShareWaiter]) -> None:
+    def add_to_waiters(self, waiters: set[Waiter]) -> None:
         """Be told what happens at a partition."""
         waiters.add(self)
         self._joined.append(waiters)
@@ -74,10 +71,6 @@ class Watch:
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
             self._context.cluster.turn.add_listener(self)
-
-    def notify_records_released(self, share_partition: SharePartition) -> None:
-        """Note that records of this share partition can be acquired."""
-        self.count_appended_bytes(share_partition.partition, 0)
 
     def notify_partition_changed(self) -> None:
         self.has_changed = True

@@ -29,10 +29,10 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class Waiter(Protocol):
-    """A delayed request that an append may complete."""
+    """A delayed fetch that an append may complete, or records that other members of a share group release."""
 
     def count_appended_bytes(self, partition: Partition, size_bytes: int) -> None:
-        """Note that `size_bytes` of new records of the partition are readable."""
+        """Note that `size_bytes` of new records of the partition are readable, or that others released records."""
 
     def on_turn_ended(self) -> None:
         """Look at what was appended in the turn."""

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.features import SHARE_VERSION
-from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.metadata.partitions import Partition, Waiter
 from minibroker.broker.share.deliveries import Deliveries
 from minibroker.broker.share.runs import (
     AcquiredRecords,
@@ -48,16 +48,6 @@ class DeliveredBatches(NamedTuple):
 
     region: Region
     acquired: list[AcquiredRecords]
-
-
-class Waiter(Protocol):
-    """A fetch that waits for records that others release."""
-
-    def notify_records_released(self, share_partition: SharePartition) -> None:
-        """Note that records of this share partition may be acquired."""
-
-    def notify_partition_changed(self) -> None:
-        """Look again, as a share partition was given up."""
 
 
 class SharePartition:
@@ -229,7 +219,7 @@ class SharePartition:
 
     def _wake_waiters(self) -> None:
         for waiter in self.waiters:
-            waiter.notify_records_released(self)
+            waiter.count_appended_bytes(self.partition, 0)
 
     def _close_or_write_dead_letters(self, failure: KafkaError | None) -> None:
         if failure is not None:
