@@ -181,12 +181,10 @@ class DelayedOperation(Generic[Result]):
     @property
     def must_complete_without_client(self) -> bool:
         """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
-        return self._promise is None and self._may_change_cluster_state
-
-    @property
-    def _may_change_cluster_state(self) -> bool:
         request = self._request
-        return request is not None and request.stage is Stage.RUNNING and request.key not in READS
+        if request is None or self._promise is not None:
+            return False
+        return request.stage is Stage.RUNNING and request.key not in READS
 
     def resume(self, error: type[Exception] | None = None, *, in_turn: bool = False) -> None:
         """Run a slice, in which what is awaited raises `error`, if there is one.
@@ -195,10 +193,9 @@ class DelayedOperation(Generic[Result]):
         """
         if self.done or (in_turn and self._promise is not None):
             return
-        until = self._slicer.get_slice_deadline(in_turn=True) if in_turn else 0.0
         self._promise, self._is_running = None, True  # for ever, if it ends in this slice
         try:
-            awaited = self._slicer.run_slice(self._coroutine, error, until, self)
+            awaited = self._slicer.run_slice(self._coroutine, error, self, in_turn=in_turn)
         except StopIteration as end:
             self._end_with_result(end.value)
         except Exception as raised:
@@ -224,19 +221,17 @@ class DelayedOperation(Generic[Result]):
     def _wait_for(self, awaited: Any) -> None:
         if self.done:
             self._coroutine.close()  # which it could not do itself
-        elif awaited.__class__ is Promise:
+            return
+        if awaited.__class__ is Promise:
             self._promise, awaited.operation = awaited, self
-            if self._answered is None:
-                self.close()  # the client has gone
-            elif self._request is not None:
-                self._request.release_frame_before_wait()
-        else:
+        if self._answered is None and not self.must_complete_without_client:
+            self.close()
+        elif self._promise is None:
             if self._request is not None:
                 self._request.was_paused = True
-            if self._answered is None and not self._may_change_cluster_state:
-                self.close()
-            else:
-                self._slicer.queue_work(self)
+            self._slicer.queue_work(self)
+        elif self._request is not None:
+            self._request.release_frame_before_wait()
 
     # --- its end --------------------------------------------------------------------------------
 
@@ -321,41 +316,33 @@ class Slicer:
         return DelayedOperation(coroutine, awaited, self, answered, failed, request)
 
     def run_steps_in_slices(self, steps: Steps[Any]) -> None:
-        """Run steps that nobody waits for; the first slice now, unless others wait for their turn."""
-        work = in_slices(steps)
-        if self._queue:
-            DelayedOperation(work, None, self, _ignore_result, _log_failure, None)
-        else:
-            self.run_or_delay(work, _ignore_result, _log_failure)
+        """Run steps that nobody waits for; the first slice now."""
+        self.run_or_delay(in_slices(steps), _ignore_result, _log_failure)
 
     def run_slice(
         self,
         coroutine: Coroutine[Any, Any, Any],
         error: type[Exception] | None = None,
-        until: float = 0.0,
         operation: DelayedOperation[Any] | None = None,
+        *,
+        in_turn: bool = False,
     ) -> Any:
         """Run a coroutine until it awaits a promise, or its slice is over; return what it awaits. Raises StopIteration.
 
-        The slice is over at `until`; with 0, that is found out at the first pause. `operation` may close itself.
+        A slice that is not `in_turn` is over at its first pause if others wait for theirs, and else measured from
+        there. `operation` may close itself.
         """
         self.slices += 1
+        until = self.now() + SLICE_SECONDS if in_turn else 0.0
         awaited = coroutine.send(error)
         while awaited.__class__ is not Promise and (operation is None or not operation.done):
             self.steps += 1
-            until = until or self.get_slice_deadline(in_turn=False)
-            if self.is_slice_over(until, is_waiting=awaited is WAITING):
+            if until == 0.0:
+                until = -1.0 if self._queue else self.now() + SLICE_SECONDS
+            if self._call_soon is not None and (awaited is WAITING or self.now() >= until):
                 break
             awaited = coroutine.send(None)
         return awaited
-
-    def get_slice_deadline(self, *, in_turn: bool) -> float:
-        """Return when a slice that begins now is over: at once outside of the turns, if others wait for theirs."""
-        return self.now() + SLICE_SECONDS if in_turn or not self._queue else -1.0
-
-    def is_slice_over(self, deadline: float, *, is_waiting: bool) -> bool:
-        """Return whether a slice is over: its time is up, or, with `is_waiting`, others must work first."""
-        return self._call_soon is not None and (is_waiting or self.now() >= deadline)
 
     def queue_work(self, work: DelayedOperation[Any]) -> None:
         """Have `work` run its next slice in its turn."""
