@@ -164,8 +164,7 @@ class Conversation:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
         context = cast(Any, pending)
         request = UnknownRequest() if pending.request is None else pending.request
-        ask = partial(self._ask_node, pending)
-        pending.call = Call(context, request, frame.toreadonly(), ask, interceptors)
+        pending.call = Call(context, request, frame.toreadonly(), self._ask_node, interceptors)
         self._run_request_hooks(pending, pending.call)
 
     def on_request_begins(self, head: memoryview, size_bytes: int) -> None:

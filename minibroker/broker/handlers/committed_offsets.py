@@ -78,6 +78,7 @@ FIRST_WITH_ERROR = 2
 FIRST_WITH_SEVERAL_GROUPS = 8
 FIRST_WITH_GROUP_NOT_FOUND = 9
 FIRST_WITH_TOPIC_IDS = 10
+NOT_DURABLE_YET = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
 
 
 @handles(ApiKey.OFFSET_COMMIT)
@@ -234,10 +235,8 @@ def delay_until_offsets_durable(context: RequestContext, group_id: str, set_erro
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
     wait = context.cluster.groups.make_durability_wait(group_id)
-    context.delay_answer_until_over(wait, set_error)
-    if wait.synced:
-        too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
-        context.limit_answer_delay(context.cluster.settings["offsets.commit.timeout.ms"], lambda: set_error(too_late))
+    too_late = (context.cluster.settings["offsets.commit.timeout.ms"], NOT_DURABLE_YET) if wait.synced else None
+    context.delay_answer_until_over(wait, set_error, too_late)
 
 
 def check_topics_not_deleted(context: RequestContext, topics: Iterable[Topic]) -> None:

@@ -59,10 +59,11 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, durable=True, lasting=True)
+@handles(ApiKey.METADATA, durable=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     topics = await in_slices(_describe_topics(context, request))
-    context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
+    if any([topic.error_code for topic in topics]):
+        context.cache_place = None  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         await in_slices(map_in_steps(partial(_add_authorized_operations, context), topics))

@@ -1,4 +1,4 @@
-"""Answers that may be sent again to the same request, until something changes."""
+"""Answers to Metadata that may be sent again to the same request, until something changes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,9 @@ class LastingAnswers:
         return [SIZE_AND_CORRELATION_ID.pack(len(kept) + SIZE.size, context.correlation_id), kept]
 
     def keep_answer(self, context: RequestContext, items: list[Any]) -> None:
-        """Keep the answer to a request, unless it could not be cached when it began, or something has changed since."""
-        if context.cache_place is None or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
-            return
+        """Keep the answer to a request with a `cache_place`, unless something has changed since it began."""
         answers, asked = context.cache_place
-        if answers is not self._answers:
+        if answers is not self._answers or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
             return
         if self._size_bytes > MAX_LASTING_BYTES:
             answers.clear()

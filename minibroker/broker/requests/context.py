@@ -7,7 +7,6 @@ chooses the level, and answers the client.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import Slicer, Stage
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
 
 Refusals = dict[ErrorCode, "Reason"]  # of one request
+TooLate = tuple[int, KafkaError]  # after so many ms, and then with this error
 
 
 class RequestContext:
@@ -50,7 +50,6 @@ class RequestContext:
         "frame_is_kept",
         "is_own",
         "kept",
-        "lasts",
         "long_arrays",
         "may_take_apart",
         "must_sync",
@@ -60,7 +59,6 @@ class RequestContext:
         "route",
         "slicer",
         "stage",
-        "timeout",
         "usage",
         "version",
         "waits",
@@ -97,14 +95,12 @@ class RequestContext:
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
         self.refusals: Refusals | None = None
         self.refuses_zstd = False  # of a Fetch: whether topics with compression.type=zstd are refused
-        self.waits: list[tuple[Wait, Refuse]] | None = None
+        self.waits: list[tuple[Wait, Refuse, TooLate | None]] | None = None
         self.must_sync = False
         self.stage = Stage.COMING
         self.was_paused = False  # whether it has needed more than a slice
         self.commits = 0  # of the cluster's metadata, when the handler began
-        self.lasts = False
         self.cache_place: Any = None  # of the answer, if it can be cached
-        self.timeout: tuple[int, Callable[[], None]] | None = None
         self.usage: Usage | None = None  # if anybody has a quota
 
     @property
@@ -211,12 +207,12 @@ class RequestContext:
 
     # --- what the answer waits for --------------------------------------------------------------
 
-    def delay_answer_until_over(self, wait: Wait, set_error: Refuse) -> None:
-        """Send the answer once `wait` is over; if it fails, `set_error` puts the error into the answer."""
+    def delay_answer_until_over(self, wait: Wait, set_error: Refuse, too_late: TooLate | None = None) -> None:
+        """Send the answer once `wait` is over; `set_error` puts the error into it if it fails, or comes `too_late`."""
         if not wait.is_over:
             if self.waits is None:
                 self.waits = []
-            self.waits.append((wait, set_error))
+            self.waits.append((wait, set_error, too_late))
             self.must_sync = self.must_sync or wait.synced
 
     def wait_for_metadata(self) -> None:
@@ -224,14 +220,11 @@ class RequestContext:
         metadata = self.cluster.metadata_log.storage
         self.delay_answer_until_over(Wait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
 
-    def limit_answer_delay(self, timeout_ms: int, set_error: Callable[[], None]) -> None:
-        """After this time, answer with what `set_error` puts into the answer, unless all waits are over."""
-        self.timeout = timeout_ms, set_error
-
     def release_frame_before_wait(self) -> None:
         """Release the frame, and count the request among those in memory, as it waits for more than its turn."""
-        if self.call is not None and self.stage is Stage.COMING:
-            self.call.copy_frame_for_hooks()  # a hook holds it
+        if self.call is not None and self.stage is Stage.COMING and not self.frame_is_kept:
+            self.call.copy_frame()  # a hook holds it
+            self.frame_is_kept = True
         self.frame = None
         self.release_frame()
         self.connection.count_delayed_request_bytes()
@@ -250,8 +243,8 @@ class RequestContext:
     def begin_handler(self, cluster: Broker) -> None:
         """Note that the handler runs on `cluster` now; forget what it left on an earlier one."""
         self.stage, self.cluster, self.commits = Stage.RUNNING, cluster, cluster.commits
-        self.waits = self.timeout = self.refusals = None
-        self.must_sync = self.lasts = False
+        self.waits = self.refusals = None
+        self.must_sync = False
 
     def keep_frame_for_later_steps(self) -> bool:
         """Keep the request's records valid for later steps; return False if they must be copied."""

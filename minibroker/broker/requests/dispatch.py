@@ -23,7 +23,6 @@ from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import LastingAnswers
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import (
-    LARGE_FRAME_BYTES,
     Due,
     Route,
     Unanswerable,
@@ -34,7 +33,7 @@ from minibroker.broker.requests.routes import (
     wait_until_written,
 )
 from minibroker.broker.requests.routes import Outcome as HandlerOutcome
-from minibroker.broker.requests.served import SERVED, Served
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol import apis
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -45,7 +44,6 @@ from minibroker.protocol.steps import empty_arrays_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
-    from minibroker.broker.network.authenticator import Authenticator
     from minibroker.broker.network.connection import Connection, Outcome
     from minibroker.broker.requests.interceptors import Call, Interceptor
 
@@ -55,6 +53,7 @@ START: Final = Struct(">hhi")  # API key, API version, correlation id: the same 
 FIRST_HEADER_WITH_CLIENT_ID: Final = 1
 
 KNOWN_KEYS: Final = frozenset(ApiKey)
+METADATA: Final = int(ApiKey.METADATA)
 NOTHING: Final = memoryview(b"")  # in the place of what need not stay in memory
 
 
@@ -78,7 +77,8 @@ class Dispatcher:
         try:
             return self.execute(connection, frame)
         except Exception as error:
-            log_failure(connection, read_client_id(frame), log_fields(frame), error)
+            key, version, _ = START.unpack_from(frame, 0)
+            log_failure(connection, key, version, read_client_id(frame), error)
         connection.close_after_answers()
         return None
 
@@ -89,27 +89,27 @@ class Dispatcher:
     def execute(self, connection: Connection, frame: memoryview) -> Outcome:
         """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
+        outcome: Outcome
         if connection.must_authenticate:
-            authenticator = _check_authenticated(connection, key)
-            if authenticator is not None:
-                return self._refuse_during_exchange(authenticator, key, version, correlation_id, frame)
+            outcome = self._refuse_unless_authenticating(connection, key, version, correlation_id, frame)
+            if outcome is not None:
+                return outcome
         template = connection.template
         if template is not None and key == template.key and version == template.version:
-            outcome: Outcome = self._run_request_by_template(connection, template, correlation_id, frame)
+            outcome = self._run_request_by_template(connection, template, correlation_id, frame)
             if outcome is not None:
                 return outcome
         route = self._routes.get((key, version))
         if route is None:
-            served = SERVED.get(key)
-            if served is None or version not in served.versions:
-                return self._answer_unsupported(key, version, correlation_id, served)
-            route = self._routes[key, version] = Route(served, version)
+            route = self._add_route(key, version)
+            if route is None:
+                return self._answer_unsupported(key, version, correlation_id)
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             context = RequestContext(self.cluster, connection, route, correlation_id, header.client_id, self.slicer)
             if self.cluster.image.quotas:
                 context.usage = Usage(len(frame))
-            elif route.lasting and not self.interceptors and not route.is_large(frame):
+            elif key == METADATA and not self.interceptors and not route.is_large(frame):
                 answer = self._lasting.find_answer(context, frame[position:])
                 if answer is not None:
                     return answer
@@ -118,9 +118,17 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if request is None or self.interceptors:
-            return self._begin_undecoded_request(context, request, frame, position)
+            return self._begin_request(context, self._decode_and_run(context, request, frame, position))
         context.frame = frame
         return self._run_decoded_request(context, request)
+
+    def _add_route(self, key: int, version: int) -> Route | None:
+        """Return a new route, or None for an API or a version that is not served."""
+        served = SERVED.get(key)
+        if served is None or version not in served.versions:
+            return None
+        route = self._routes[key, version] = Route(served, version)
+        return route
 
     def _run_request_by_template(
         self, connection: Connection, template: Any, correlation_id: int, frame: memoryview
@@ -136,50 +144,41 @@ class Dispatcher:
         watched: Outcome = self._make_call(context, None, frame).observe_undecoded_request(outcome)
         return watched
 
-    def _begin_undecoded_request(
-        self, context: RequestContext, request: Message | None, frame: memoryview, position: int
+    def _refuse_unless_authenticating(
+        self, connection: Connection, key: int, version: int, correlation_id: int, frame: memoryview
     ) -> Outcome:
-        """Begin a request that is not decoded yet, as it is too large for one step, or that interceptors see."""
-        if request is None:
-            context.frame_is_kept = True
-            context.kept = None if self.interceptors else context.connection.hand_over_frame_buffer()
-            if context.kept is None:
-                frame = memoryview(bytearray(frame))
-        if self.interceptors:
-            self._make_call(context, request or context.route.request_class(), frame).has_copy = request is None
-            if request is not None and are_all_observers_only(self.interceptors):
-                context.frame = frame  # for the template of the next one
-        return self._begin_request(context, self._decode_and_run(context, request, frame, position))
+        """Return None if a client that must authenticate may send a request of this API now.
 
-    def _make_call(self, context: RequestContext, request: Message | None, frame: memoryview) -> Call:
-        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
-
-        handle = partial(self.run_handler_and_finish, context)
-        context.call = call = Call(context, request, frame, handle, self.interceptors)
-        return call
-
-    def _refuse_during_exchange(
-        self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
-    ) -> Outcome:
-        """Answer a request in the middle of a SASL exchange with ILLEGAL_SASL_STATE, and close the connection.
-
-        A request that cannot be read, or whose response has no error code for the whole request, only gets the close.
+        In the middle of a SASL exchange, answer with ILLEGAL_SASL_STATE and close the connection. Raises Unanswerable
+        at any other time, for what cannot be read, and if the response has no error code for the whole request.
         """
+        authenticator = connection.authenticator
+        if authenticator is None:
+            raise Unanswerable("a request on a connection that cannot authenticate")
+        objection = authenticator.find_objection_to_request(key)
+        if objection is None:
+            return None
         name = _get_api_name(key)
+        if not authenticator.is_in_exchange:
+            raise Unanswerable(f"{name} {objection}")
         reason = f"Unexpected Kafka request of type {name} during SASL authentication."
-        served = SERVED.get(key)
-        if served is None or version not in served.versions or len(frame) > LARGE_FRAME_BYTES:
+        route = self._add_route(key, version)
+        if route is None or route.is_large(frame):
             raise Unanswerable(reason)
-        route = Route(served, version)
         try:
-            _, position = RequestHeader.decode_from(frame, route.header_version)
-            route.request_class.decode_from(frame, version, position)
+            route.decode_request(frame)
             response = route.make_refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
             raise Unanswerable(reason) from error
         return authenticator.refuse_after_delay(
             reason, encode_answer(response, version, route.answer_start, correlation_id)
         )
+
+    def _make_call(self, context: RequestContext, request: Message | None, frame: memoryview) -> Call:
+        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
+
+        context.call = call = Call(context, request, frame, self.run_handler_and_finish, self.interceptors)
+        return call
 
     # --- running and answering ------------------------------------------------------------------
 
@@ -194,13 +193,20 @@ class Dispatcher:
         if context.waits is not None:
             return Due(context, response)
         items = encode_response(context, response)
-        if context.lasts:
+        if context.cache_place is not None:
             self._lasting.keep_answer(context, items)
         return items
 
     def _run_handler(self, context: RequestContext, request: Message) -> HandlerOutcome:
+        """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with."""
         context.begin_handler(self.cluster)
-        return context.route.run_handler(context, request)
+        try:
+            outcome = context.route.handler(context, request)
+        except KafkaError as error:
+            outcome = context.route.make_refusal(error)
+        if context.usage is not None:
+            context.usage.stop_request_time()
+        return outcome
 
     def _begin_request(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
@@ -209,11 +215,10 @@ class Dispatcher:
 
     async def _answer(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> list[Any] | None:
         """Return the items of the answer, once `running` has returned the response."""
-        call = context.call
         try:
             response = await running
-            context.stage = Stage.ANSWERING
             context.charge_and_throttle(response)
+            call = context.call
             if response is None:
                 if call is not None:
                     call.report_answer_sent(0)
@@ -224,7 +229,7 @@ class Dispatcher:
                 items = await self._encode_in_steps(context, response)
             else:
                 items = encode_response(context, response)
-            if context.lasts:
+            if context.cache_place is not None:
                 self._lasting.keep_answer(context, items)
             return items if call is None else call.add_mark_to_answer(items)
         except BaseException:
@@ -237,24 +242,27 @@ class Dispatcher:
         self, context: RequestContext, request: Message | None, frame: memoryview, position: int
     ) -> Message | None:
         """Run a request that interceptors see, or that is large and so not decoded yet; return its response."""
-        call = context.call
+        call = None
+        if request is None and (self.interceptors or not context.keep_frame_for_later_steps()):
+            frame = memoryview(bytearray(frame))
+            context.frame_is_kept = True
+        if self.interceptors:
+            call = self._make_call(context, request or context.route.request_class(), frame)
+            if request is not None and are_all_observers_only(self.interceptors):
+                context.frame = frame  # for the template of the next one
         if request is None:
-            request = await self._decode_in_steps(context, frame, position)
-        frame = NOTHING
+            try:
+                request, context.long_arrays = await in_slices(context.route.decode_in_steps(frame, position))
+            except MalformedMessage as error:
+                raise Unanswerable(f"a request that cannot be read: {error}") from error
+            assert request is not None
         if call is not None:
             call.request = request
             return await call.run_hooks_and_handler()
         context.may_take_apart = True
         running = self.run_handler_and_finish(context, request)
-        request = None
+        request, frame = None, NOTHING
         return await running
-
-    async def _decode_in_steps(self, context: RequestContext, frame: memoryview, position: int) -> Message:
-        try:
-            request, context.long_arrays = await in_slices(context.route.decode_in_steps(frame, position))
-        except MalformedMessage as error:
-            raise Unanswerable(f"a request that cannot be read: {error}") from error
-        return request
 
     def run_handler_and_finish(self, context: RequestContext, request: Message) -> Coroutine[Any, Any, Message | None]:
         """Run the handler; the coroutine returns its response once what it reports is written."""
@@ -299,33 +307,17 @@ class Dispatcher:
         self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *long_arrays)))
         return items
 
-    def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
+    def _answer_unsupported(self, key: int, version: int, correlation_id: int) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
-        if key != ApiKey.API_VERSIONS or served is None:
+        if key != ApiKey.API_VERSIONS:
             raise Unanswerable(f"{_get_api_name(key)} (key {key}) version {version}, which is not served here")
         from minibroker.protocol.messages.cluster import ApiVersionsResponse  # here, as a start need not wait for it
 
-        ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
+        ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=SERVED[key].versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):
             answer = interceptor.alter_unsupported(answer)
         return encode_answer(answer, 0, make_answer_start(0), correlation_id)
-
-
-def _check_authenticated(connection: Connection, key: int) -> Authenticator | None:
-    """Return None if a client that must authenticate may send a request of this API now.
-
-    Return its authenticator if the request comes in the middle of an exchange. Raises Unanswerable at any other time.
-    """
-    authenticator = connection.authenticator
-    if authenticator is None:
-        raise Unanswerable("a request on a connection that cannot authenticate")
-    objection = authenticator.find_objection_to_request(key)
-    if objection is None:
-        return None
-    if authenticator.is_in_exchange:
-        return authenticator
-    raise Unanswerable(f"{_get_api_name(key)} {objection}")
 
 
 def _has_new_commits(context: RequestContext) -> bool:
@@ -347,25 +339,18 @@ def fail_request(context: RequestContext, error: Exception) -> None:
     """Disconnect the client of a request that has failed outside of `execute`."""
     connection = context.connection
     if not (connection.is_gone and isinstance(error, Unanswerable)):
-        fields = {"api": apis.get_api_name(context.key), "version": context.version}
-        log_failure(connection, context.client_id, fields, error)
+        log_failure(connection, context.key, context.version, context.client_id, error)
     connection.close_after_failure()
 
 
-def log_failure(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:
+def log_failure(connection: Connection, key: int, version: int, client_id: str | None, error: Exception) -> None:
     """Log why a connection is closed; for a bug of ours, with its traceback."""
     who = connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")
-    fields = {**connection.log_fields, **fields}
+    fields = {**connection.log_fields, "api": apis.get_api_name(key) if key in KNOWN_KEYS else key, "version": version}
     if isinstance(error, Unanswerable):
         closing.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
     else:
         closing.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
-
-
-def log_fields(frame: memoryview) -> dict[str, Any]:
-    """Return the fields of a structured log line for the request in a frame."""
-    key, version, _ = START.unpack_from(frame, 0)
-    return {"api": apis.get_api_name(key) if key in KNOWN_KEYS else key, "version": version}
 
 
 def read_client_id(frame: memoryview) -> str | None:

@@ -108,7 +108,6 @@ class Call:
         "context",
         "correlation_id",
         "frame",
-        "has_copy",
         "received_bytes",
         "request",
         "started_ms",
@@ -119,7 +118,7 @@ class Call:
         context: RequestContext,
         request: Any,
         frame: memoryview,
-        handle: Callable[[Any], Coroutine[Any, Any, Message | None]],
+        handle: Callable[[Any, Any], Coroutine[Any, Any, Message | None]],
         interceptors: Sequence[Interceptor],
     ) -> None:
         self.context = context
@@ -129,12 +128,11 @@ class Call:
         self.frame = frame
         self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
-        self._handle: Callable[[Any], Coroutine[Any, Any, Message | None]] | None = handle  # None once it runs
+        self._handle: Callable[[Any, Any], Coroutine[Any, Any, Message | None]] | None = handle  # None once it runs
         self._interceptors = tuple(interceptors)
         self._hooks_left = iter(self._interceptors)
         self._response: Message | None = None
         self._ended = False
-        self.has_copy = False  # whether `frame` is the call's own
 
     async def run_hooks_and_handler(self) -> Message | None:
         """Call the remaining hooks, then the handler; return the response, or None for no answer."""
@@ -146,7 +144,7 @@ class Call:
                 return response
         handle, self._handle = self._handle, None
         if handle is not None:  # else a hook has run it
-            self._response = await handle(self.request)
+            self._response = await handle(self.context, self.request)
         return self._response
 
     def observe_undecoded_request(self, outcome: Any) -> Any:
@@ -164,12 +162,10 @@ class Call:
         items.insert(end, Mark(self, sum(map(_measure_item, items[:end]))))
         return items
 
-    def copy_frame_for_hooks(self) -> None:
+    def copy_frame(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""
-        if not self.has_copy:
-            self.has_copy = True
-            self.frame = memoryview(bytearray(self.frame))
-            self.request = self.context.route.decode_request(self.frame)
+        self.frame = memoryview(bytearray(self.frame))
+        self.request = self.context.route.decode_request(self.frame)
 
     def alter_response(self, response: Message) -> Message:
         """Return the response to send in place of `response`."""

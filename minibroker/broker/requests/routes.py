@@ -52,7 +52,6 @@ class Route:
         "handler",
         "header_version",
         "key",
-        "lasting",
         "request_class",
         "version",
     )
@@ -61,7 +60,6 @@ class Route:
         self.key = served.key
         self.handler: Handler = served.handler
         self.durable = served.durable
-        self.lasting = served.lasting
         self.version = version
         self._large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.get_request_class(served.key)
@@ -90,16 +88,6 @@ class Route:
         """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
-
-    def run_handler(self, context: RequestContext, request: Any) -> Outcome:
-        """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with."""
-        try:
-            outcome = self.handler(context, request)
-        except KafkaError as error:
-            outcome = self.make_refusal(error)
-        if context.usage is not None:
-            context.usage.stop_request_time()
-        return outcome
 
     def make_refusal(self, error: KafkaError) -> Message:
         """Return an answer with only this error. Raises `error` if the response has no field for it."""
@@ -169,7 +157,7 @@ class Due:
     def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
-        for wait, refuse in waits or ():
+        for wait, refuse, _ in waits or ():
             failure = find_failure(wait)
             if failure is not None:
                 refuse(failure)
@@ -180,22 +168,14 @@ async def wait_until_written(context: RequestContext) -> None:
     """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
     waits, context.waits = context.waits, None
     awaited: list[tuple[Promise[KafkaError | None], Refuse]] = []
-    for wait, refuse in waits or ():
+    for wait, refuse, too_late in waits or ():
         written: Promise[KafkaError | None] = Promise()
         context.cluster.turn.call_when_over(wait, written.resolve)
+        if too_late is not None and not written.done:
+            timeout_ms, error = too_late
+            context.cluster.clock.call_later(timeout_ms, partial(written.resolve, error))
         awaited.append((written, refuse))
-    if context.timeout is not None and not all([written.done for written, _ in awaited]):
-        timeout_ms, set_error = context.timeout
-        context.cluster.clock.call_later(timeout_ms, partial(_stop_waiting, awaited, set_error))
     for written, refuse in reversed(awaited):  # of those in a turn, the last one is over last
         failure = await written
         if failure is not None:
             refuse(failure)
-
-
-def _stop_waiting(awaited: list[tuple[Promise[KafkaError | None], Refuse]], set_error: Callable[[], None]) -> None:
-    unwritten = [written for written, _ in awaited if not written.done]
-    if unwritten:
-        set_error()
-    for written in unwritten:
-        written.resolve(None)

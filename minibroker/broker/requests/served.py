@@ -95,10 +95,9 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 
 class Served:
-    """A supported API. `durable` and `lasting`, as `handles` has them, are known once `handler` was used."""
+    """A supported API. `durable`, as `handles` has it, is known once `handler` was used."""
 
     durable = False
-    lasting = False
 
     def __init__(self, key: ApiKey, versions: range, family: str) -> None:
         self.key = key
@@ -118,20 +117,19 @@ SERVED: Final[dict[int, Served]] = {
 }
 
 
-def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Callable[[AnyHandler], AnyHandler]:
+def handles(key: ApiKey, *, durable: bool = False) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key`, which has a row in `FAMILIES`.
 
     `durable` says that the request may change the cluster's metadata: then it is answered once the change is synced, as
     Kafka's controller does. If that fails, it is unknown whether a start will find the change, and the connection is
-    closed. `lasting` says that the same bytes get the same answer until something changes, for answers that the handler
-    marks with `context.lasts`.
+    closed.
     """
 
     def register_handler(handler: AnyHandler) -> AnyHandler:
         served = SERVED[key]
         if "handler" in vars(served):
             raise ValueError(f"{key.name} has a handler already")
-        served.handler, served.durable, served.lasting = handler, durable, lasting
+        served.handler, served.durable = handler, durable
         return handler
 
     return register_handler

@@ -172,9 +172,8 @@ def test_a_handler_that_runs_again_begins_without_the_waits_of_its_first_run(
     left: list[object] = []
 
     async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        left.append((context.waits, context.timeout))
+        left.append(context.waits)
         context.wait_for_metadata()
-        context.limit_answer_delay(10, lambda: None)
         promises.append(Promise())
         return await promises[-1]
 
@@ -182,4 +181,4 @@ def test_a_handler_that_runs_again_begins_without_the_waits_of_its_first_run(
     client = harness.client()
     client.send(MetadataRequest(), 12)
     client.connection.rerun_delayed_request()
-    assert left == [(None, None)] * 2
+    assert left == [None] * 2
