@@ -213,7 +213,8 @@ def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
 
 def test_a_closed_operation_stops_and_releases_its_resources(loop: Loop) -> None:
     told: list[str] = []
-    operation = loop.delayed(in_slices(steps(told, "a", 9)))
+    working = steps(told, "a", 9)  # which is kept here, so that only its end releases what it holds
+    operation = loop.delayed(in_slices(working))
     operation.close()
     operation.close()
     loop.take_turns()

@@ -153,6 +153,22 @@ def test_a_request_that_a_hook_holds_survives_the_next_use_of_its_buffer(watched
     assert watched.harness.partition("t").log.log_end_offset == 1
 
 
+def test_a_request_that_a_hook_holds_twice_is_copied_once(watched: Watched) -> None:
+    held: list[Promise[None]] = [Promise(), Promise()]
+    seen: list[Any] = []
+
+    async def hold_twice(call: Call) -> None:
+        for promise in held:
+            await promise
+            seen.append(call.request)
+
+    watched.first.on_before = hold_twice
+    watched.harness.client().send(MetadataRequest(topics=None), 12)
+    for promise in held:
+        promise.resolve(None)
+    assert seen[0] is seen[1]
+
+
 def test_a_hook_that_holds_a_large_request_does_not_have_it_decoded_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
