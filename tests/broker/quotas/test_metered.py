@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.delayed_operations import pause
+from minibroker.broker.delayed_operations import ClusterReplaced, pause
 from minibroker.broker.quotas import quota_manager
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 
@@ -28,3 +28,24 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StopIteration) as end:
         next(metered)
     assert (end.value.value, usage.measure_request_time_ns()) == ("done", 12)
+
+
+def test_a_metered_handler_gets_the_errors_that_are_sent_to_it_and_its_end() -> None:
+    told: list[str] = []
+
+    async def handle() -> None:
+        try:
+            await pause()
+        except ClusterReplaced:
+            told.append("replaced")
+        try:
+            await pause()
+        finally:
+            told.append("closed")
+
+    handler = handle()  # which is kept here, so that only its end closes it
+    metered = Metered(Usage(10), handler).__await__()
+    next(metered)
+    metered.send(ClusterReplaced)
+    metered.close()
+    assert told == ["replaced", "closed"]

@@ -136,6 +136,21 @@ def test_the_completed_transaction_is_recorded_once_the_markers_are_flushed(flus
     assert flushing.harness.partition("t").log.log_end_offset == end_offset == 2, "the marker was written once"
 
 
+@pytest.mark.parametrize("lost", ["t", "u"])
+def test_a_transaction_is_incomplete_while_one_of_its_markers_cannot_be_flushed(flushing: Flushing, lost: str) -> None:
+    flushing.harness.create_topic("u")
+    for topic in ("t", "u"):
+        flushing.producer.send("a", topic=topic)
+    flushing.flush_each("t", "u")
+    assert flushing.end().error_code == ErrorCode.NONE
+    flushing.harness.clock.advance(0)
+    flushing.disk.suffix = f"{lost}-0/00000000000000000000.log"
+    flushing.disk.failing.add("sync")
+    flushing.sync()
+    assert flushing.state is TransactionState.PREPARE_COMMIT
+    assert flushing.harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {(lost, 0)}
+
+
 def test_markers_that_cannot_be_flushed_are_written_after_the_next_start(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each("t")
