@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.administration import connect_client
-from minibroker.cli.connecting import Bootstrap, add_client_setting_options, add_timeout_option, make_server_option
 from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.shared import make_json_option, print_table
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from minibroker.pipeline.verifying.findings import Finding
     from minibroker.pipeline.verifying.log_files import DirectoryPlan
 
-OPEN: Final = ("open-transaction", "hanging-transaction")
 HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong")
 
 
@@ -39,9 +36,6 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
     "--compacted", metavar="NAME", multiple=True, help="A compacted topic that the directory does not mark as such."
 )
 @click.option("--strict", is_flag=True, help="Count notes, such as open transactions, for the exit status.")
-@make_server_option("Ask the broker that uses the directory which open transactions hang.")
-@add_client_setting_options
-@add_timeout_option
 @make_json_option("Print a JSON object per line.")
 @pipeline_shared.add_engine_option
 @pipeline_shared.add_spark_options
@@ -52,9 +46,6 @@ def verify(
     skip: str | None,
     compacted: tuple[str, ...],
     strict: bool,
-    servers: str | None,
-    client: tuple[tuple[str, str], ...],
-    connect_timeout_s: float | None,
     as_json: bool,
     engine: pipeline_shared.EngineName,
     master: str,
@@ -72,15 +63,11 @@ def verify(
     """
     from minibroker.pipeline.verifying import log_files
 
-    if client and servers is None:
-        raise click.UsageError("--client and --command-config need --bootstrap-server")
     in_use, wanted = log_files.is_in_use(path), _select_checks(checks, skip)
     plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
     if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _collect_findings(plan, engine, master, conf)
-    if servers is not None:
-        found = _select_hanging_transactions(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
         from minibroker.pipeline.verifying.verify_job import make_finding_row
 
@@ -101,29 +88,6 @@ def _collect_findings(
     locally = pipeline_shared.runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
     with pipeline_shared.start_engine(locally, master, conf) as runs:
         return sort_findings(verify_plan(plan, runs))
-
-
-def _select_hanging_transactions(findings: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
-    """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
-    from minibroker.cli.transactions.transactions_hanging import list_known_transactions, list_open_transactions
-    from minibroker.pipeline.verifying.findings import BY_CODE
-
-    concerned = {each.topic for each in findings if each.kind in OPEN}
-    with connect_client(bootstrap) as client:
-        opened = [each for topic in sorted(concerned) for each in list_open_transactions(client, topic)]
-        known = list_known_transactions(client, {each.producer_id for each in opened})
-    by_place = {(each.topic, each.partition, each.start_offset): each.producer_id for each in opened}
-    said = []
-    for each in findings:
-        producer_id = by_place.get((each.topic, each.partition, each.offset))
-        if each.kind not in OPEN:
-            said.append(each)
-        elif producer_id is not None:  # otherwise it has ended since
-            is_known = (producer_id, each.topic, each.partition) in known
-            kind, who = (OPEN[0], "its coordinator will end it") if is_known else (OPEN[1], "no coordinator knows it")
-            detail = f"producer {producer_id}; by the answer of {bootstrap.servers}, {who}"
-            said.append(each._replace(kind=kind, severity=BY_CODE[kind].severity, detail=detail))
-    return said
 
 
 def _select_checks(checks: str | None, skip: str | None) -> list[str]:

@@ -297,7 +297,7 @@ class _PartitionFold:
         """
         plan = self._plan
         if plan.in_use:
-            return False, "a broker uses the directory: --bootstrap-server asks it"
+            return False, "a broker uses the directory: `minibroker transactions find-hanging` asks it"
         known = transaction_checks.read_coordinator_states(plan.root).get(producer_id)
         if known is not None and known.will_end_transaction_on(plan.topic, plan.partition):
             said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
