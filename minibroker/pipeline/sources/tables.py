@@ -1,8 +1,7 @@
 """The two data sources, `minibroker` and `minibroker-batches`: from options to readers and writers.
 
-The reader of batch queries is here, that of streams in `stream_reader`. Filters are not pushed down: with them, Spark
-4.3 gives wrong results for a DataFrame that is used twice (its scans share the last one's filters), and fails every
-query of such a reader if the setting for it is off.
+Filters are not pushed down: with them, Spark 4.3 gives wrong results for a DataFrame that is used twice (its scans
+share the last one's filters), and fails every query of such a reader if the setting for it is off.
 
 The columns of a query are all that its options offer, or those of its own schema, with which it asks for fewer: Spark
 does not prune the columns of a Python data source; `.schema("offset long, timestamp timestamp")` does.
@@ -13,12 +12,14 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming import datasource
 from pyspark.sql.types import StructType
 
 import minibroker.pipeline.planning as planning
@@ -31,7 +32,6 @@ from minibroker.pipeline.schemas import CORRUPT, choose_columns
 
 if TYPE_CHECKING:
     from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
-    from minibroker.pipeline.sources.stream_reader import StreamReader
 
 DAEMONS: Final = ("pyspark.daemon", "minibroker.pipeline.worker_daemon")
 
@@ -88,6 +88,89 @@ class BatchReader(DataSourceReader):
         return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
 
 
+class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
+    """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
+
+    def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
+        self._options = options
+        self._request = request
+        self._source = source
+        self._initial: planning.JsonOffsets | None = None
+        self._latest: planning.Offsets | None = None
+        self._until: planning.Offsets | None = None  # the end of a query with the trigger `availableNow`
+        self._last_batch_s: float | None = None
+
+    @raise_plain_errors
+    def initialOffset(self) -> planning.JsonOffsets:
+        """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
+        if self._initial is None:
+            self._initial = planning.make_json_offsets(planning.find_initial_offsets(self._options, self._source))
+        return self._initial
+
+    def getDefaultReadLimit(self) -> datasource.ReadLimit:
+        """Return the limit of a batch. Spark's Python limits cannot have both a minimum and a maximum."""
+        if self._options.max_offsets_per_trigger is not None:
+            return datasource.ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return datasource.ReadMinRows(self._options.min_offsets_per_trigger)
+        return datasource.ReadAllAvailable()
+
+    @raise_plain_errors
+    def latestOffset(self, start: planning.JsonOffsets, limit: datasource.ReadLimit) -> planning.JsonOffsets:
+        """Return where the next batch ends; `start` if there is none yet."""
+        if self._latest is None:
+            warn_of_ignored_options(self._options.ignored)
+        if self._until is None:
+            self._latest = planning.find_end_offsets(self._options, self._source)
+        else:
+            self._latest = self._until
+        begin = planning.parse_json_offsets(start)
+        if not isinstance(limit, datasource.ReadAllAvailable) and self._must_wait_for_offsets(begin, self._latest):
+            return planning.make_json_offsets(begin)
+        end = self._latest
+        if isinstance(limit, datasource.ReadMaxRows):
+            end = planning.limit_end_offsets(begin, end, limit.max_rows, self._source)
+        return planning.make_json_offsets(end)
+
+    def _must_wait_for_offsets(self, start: planning.Offsets, end: planning.Offsets) -> bool:
+        """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""
+        least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
+        if least is None or self._until is not None:
+            return False
+        last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
+        if last_s is not None and now_s - last_s < delay_s:
+            there = planning.count_offsets_by_partition(start, end, self._source)
+            if sum(there.values()) < least:
+                return True
+        self._last_batch_s = now_s
+        return False
+
+    def reportLatestOffset(self) -> planning.JsonOffsets | None:
+        """Return the end of the log when it was last read, for the query's progress."""
+        return None if self._latest is None else planning.make_json_offsets(self._latest)
+
+    @raise_plain_errors
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the end of the log: the query ends there."""
+        self._until = planning.find_end_offsets(self._options, self._source)
+
+    @raise_plain_errors
+    def partitions(self, start: planning.JsonOffsets, end: planning.JsonOffsets) -> list[InputPartition]:
+        """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
+        ranges = planning.find_stream_ranges(
+            self._options, self._source, planning.parse_json_offsets(start), planning.parse_json_offsets(end)
+        )
+        return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
+        return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
+
+    def stop(self) -> None:
+        """Close connections and files."""
+        self._source.close()
+
+
 PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
 
@@ -113,8 +196,6 @@ class LogDataSource(DataSource):
     @raise_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
-        from minibroker.pipeline.sources.stream_reader import StreamReader
-
         options, request = self._parse_options(schema, "stream")
         return StreamReader(options, request, open_source(options))
 

@@ -14,10 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.sources import stream_reader as stream_reader_module
 from minibroker.pipeline.sources import tables
-from minibroker.pipeline.sources.stream_reader import StreamReader
-from minibroker.pipeline.sources.tables import BatchReader
+from minibroker.pipeline.sources.tables import BatchReader, StreamReader
 from tests.pipeline.stand_in import StandIn
 
 REQUEST = ReadRequest("records", ("offset", "topic"))
@@ -167,7 +165,7 @@ def test_available_now_may_be_empty() -> None:
 
 def test_a_batch_waits_for_the_minimum_size_or_the_maximum_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
-    monkeypatch.setattr(stream_reader_module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(tables.time, "monotonic", lambda: now_s)
     log = StandIn({"a-0": (0, 2)})
     reader = stream_reader(log, minoffsetspertrigger="5", maxtriggerdelay="60s")
     limit = reader.getDefaultReadLimit()

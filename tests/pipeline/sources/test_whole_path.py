@@ -16,8 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import RECORDS, choose_columns
 from minibroker.pipeline.sources import RecordsSource
-from minibroker.pipeline.sources.stream_reader import StreamReader
-from minibroker.pipeline.sources.tables import BatchReader
+from minibroker.pipeline.sources.tables import BatchReader, StreamReader
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.directory.support import Writer, fill, finish, log_in, written
 
