@@ -13,7 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
@@ -245,21 +245,11 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
         settings.setdefault("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
-        with _report_start_of_spark():
-            spark = session(master, log_level="off", **settings)
+        spark = session(master, log_level="off", **settings)
         try:
             yield spark
         finally:
             spark.stop()
-
-
-def _report_start_of_spark() -> AbstractContextManager[object]:
-    """Report the start of the JVM on a terminal, as it takes seconds."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status("starting Spark")
 
 
 def explain_error(error: Exception) -> Exception:

@@ -25,7 +25,7 @@ from minibroker.pipeline.decode.batch_headers import (
     HeaderScan,
     read_headers_at,
 )
-from minibroker.pipeline.decode.gathering import BatchDamage, ChunkGatherer, Given, find_timestamp_types
+from minibroker.pipeline.decode.gathering import BatchDamage, ChunkGatherer, RowsOrDamage, find_timestamp_types
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.protocol.records.batch import MAGIC
@@ -62,12 +62,6 @@ class AbortedRanges:
         for index, (first, last) in enumerate(known):
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
-
-    def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return whether a transactional record of this producer was aborted."""
-        known = self._by_producer.get(producer_id, ())
-        at = bisect_right(known, (offset, _OPEN)) - 1
-        return at >= 0 and offset <= known[at][1]
 
     def are_aborted(self, producer_ids: Int64s, offsets: Int64s) -> Bools:
         """Return, for each producer and offset of a transactional record, whether it was aborted."""
@@ -229,7 +223,7 @@ class RecordsDecoder(_Decoder):
         rest = headers.select_batches(slice(first, None)).select_batches(has_rows[first:])
         yield from self._report_damage_among(self._gathering.add_batches(view, rest, place))
 
-    def _report_damage_among(self, rows_or_damage: Given) -> RecordBatches:
+    def _report_damage_among(self, rows_or_damage: RowsOrDamage) -> RecordBatches:
         for each in rows_or_damage:
             if isinstance(each, BatchDamage):
                 yield from self.report_damage(each)

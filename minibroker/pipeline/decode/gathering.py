@@ -199,9 +199,6 @@ def _find_damage_reason(header: BatchHeader, payload: bytes) -> str:
     return "its records are malformed"
 
 
-Given = Iterator[pa.RecordBatch | BatchDamage]
-
-
 class BatchKind(IntEnum):
     """Kinds of batches, by what it takes to read their records."""
 
@@ -225,7 +222,7 @@ class ChunkGatherer:
         self._decoder = ChunkDecoder(rows, wanted, offsets, chunk_bytes, fails_fast)
         self._parts: list[BatchColumns] = []
 
-    def add_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
+    def add_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
         """Gather these batches, whose checksums are right. Yield the results of chunks that get full."""
         kinds = np.where(
             headers.magic < MAGIC, BatchKind.OLD, np.where(headers.codec != 0, BatchKind.COMPRESSED, BatchKind.PLAIN)
@@ -245,7 +242,7 @@ class ChunkGatherer:
             if self._held_bytes >= self._chunk_bytes:
                 yield from self.decode_gathered()
 
-    def decode_gathered(self, data: UInt8s | None = None) -> Given:
+    def decode_gathered(self, data: UInt8s | None = None) -> RowsOrDamage:
         """Decode what was gathered and copied, or else is in `data`."""
         held, self._held, self._held_bytes = self._held, [], 0
         if self._parts:
@@ -262,7 +259,7 @@ class ChunkGatherer:
         self._held_bytes += len(data)
         return start
 
-    def _take_plain_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
+    def _take_plain_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
         """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         if not self._parts and 2 * (last - first) >= self._chunk_bytes:
@@ -272,7 +269,7 @@ class ChunkGatherer:
         start = headers.position - first + self._hold_bytes(bytes(view[first:last]))
         self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, place)
 
-    def _decompress_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
+    def _decompress_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
         edges = [self._held_bytes]  # where the records of the batches begin and end in the chunk's data
         first = 0
@@ -302,7 +299,7 @@ class ChunkGatherer:
         which = np.full(len(start), len(places) - 1, np.int64)
         self._parts.append(BatchColumns(headers, start, end, which))
 
-    def _decode_old_messages(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
+    def _decode_old_messages(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
         """Yield the rows of messages of formats 0 and 1, which the protocol reads one by one, and damage."""
         found: list[tuple[Record, int]] = []
         held_bytes = 0
@@ -325,7 +322,7 @@ class ChunkGatherer:
                 yield damage
         yield from self._make_rows_of_records(found)
 
-    def _make_rows_of_records(self, found: list[tuple[Record, int]]) -> Given:
+    def _make_rows_of_records(self, found: list[tuple[Record, int]]) -> RowsOrDamage:
         if not found:
             return
         fields = FieldColumns(

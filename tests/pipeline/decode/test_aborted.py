@@ -88,4 +88,3 @@ def test_lookups_agree_with_the_definition(
     wanted = [any(producer_id == p and f <= offset <= (e or 0) for p, f, e in ranges) for producer_id, offset in asked]
     columns = np.array(asked, np.int64).reshape(-1, 2)
     assert aborted.are_aborted(columns[:, 0], columns[:, 1]).tolist() == wanted
-    assert [aborted.is_aborted(*each) for each in asked] == wanted
