@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from conformance.pipeline_cluster.drivers import RunningDriver, running_driver
+from conformance.pipeline_cluster.drivers import REPOSITORY, RunningDriver, running_driver
 from conformance.pipeline_cluster.standalone import StandaloneCluster, running_cluster
-from minibroker.cli.pipeline.pipeline_command import pipeline
 from tests.running import RunningBroker, running_broker
 
 
@@ -22,10 +22,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `minibroker pipeline package` packs."""
-    path = tmp_path_factory.mktemp("archive") / "minibroker.tar.gz"
-    result = CliRunner().invoke(pipeline, ["package", "--out", str(path)])
-    assert result.exit_code == 0, result.output
+    """The archive for executors, as the page says it is made, with a client of HDFS."""
+    directory = tmp_path_factory.mktemp("archive")
+    path, packed = directory / "minibroker.tar.gz", str(directory / "executors")
+    libraries = (".[arrow,registry]", "pandas<3", "hdfs-native", "fsspec")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", packed, *libraries]
+    subprocess.run(install, cwd=REPOSITORY, check=True)
+    subprocess.run(["tar", "-czf", str(path), "-C", packed, "."], check=True)
     return path
 
 

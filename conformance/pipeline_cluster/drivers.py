@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.pipeline_cluster.standalone import application_settings
-from minibroker.pipeline.packaging import make_executor_settings
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -44,8 +43,8 @@ class RunningDriver:
     """A driver on a cluster. Without an archive, its executors have what their own Python has."""
 
     def __init__(self, cluster: Cluster, archive: Path | None, settings: Mapping[str, str]) -> None:
-        shipped = make_executor_settings(str(archive)) if archive else {}
-        settings = {**application_settings(cluster.directory), **shipped, **settings}
+        shipped = {"spark.archives": f"{archive}#minibroker", "spark.executorEnv.PYTHONPATH": "minibroker"}
+        settings = {**application_settings(cluster.directory), **(shipped if archive else {}), **settings}
         words = [f"{name}={value}" for name, value in settings.items()]
         command = [sys.executable, "-m", "conformance.pipeline_cluster.driver", cluster.url, *words]
         self._process = subprocess.Popen(

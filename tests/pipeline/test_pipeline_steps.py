@@ -17,7 +17,6 @@ import pytest
 from click.testing import Result
 from confluent_kafka import Producer
 
-from minibroker.pipeline import packaging
 from minibroker.registry.state.schema_records import make_schema_entry
 from tests.pipeline.schemas_topic import ANN, USER
 from tests.pipeline.sink.committed import create_topic
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 PATHS = re.compile(
     r"""((?:--path|--out|--from|--plot) |["'])"""
-    r"(minibroker-data|archive|[a-z]+-parquet|[a-z]+-checkpoint|report\.html|minibroker\.tar\.gz)"
+    r"(minibroker-data|archive|[a-z]+-parquet|[a-z]+-checkpoint|report\.html)"
     r"""(?=["'/\s]|$)"""
 )
 VISITS = (b'{"user": "ada", "page": "/", "ms": 12}', b'{"user": "bob", "page": "/tea", "ms": 30}', b"no json")
@@ -64,10 +63,8 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def command(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def command(job: Callable[..., Result]) -> Callable[[str], str]:
     """Return what runs a command of the document in the session of all tests."""
-    monkeypatch.setattr(packaging.write_archive, "__defaults__", ((),))
-    monkeypatch.setattr(packaging, "_list_required_distributions", lambda name: [])
 
     def run(line: str) -> str:
         program, group, *arguments = shlex.split(line)

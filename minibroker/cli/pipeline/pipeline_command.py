@@ -14,7 +14,7 @@ from minibroker.cli.pipeline.pipeline_shared import explain_error
 from minibroker.cli.shared import OneLineGroup, print_help_if_alone
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
-JOBS: Final = ("archive", "replay", "verify", "rewrite", "package")
+JOBS: Final = ("archive", "replay", "verify", "rewrite")
 
 
 class JobGroup(OneLineGroup):

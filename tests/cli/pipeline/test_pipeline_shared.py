@@ -140,7 +140,7 @@ def test_a_library_missing_on_executors_is_distinguished_from_one_missing_here()
     error = PySparkException("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n")
     told = explain_error(error)
     assert isinstance(told, click.ClickException)
-    assert told.message.startswith("Spark's executors have no pyarrow: `minibroker pipeline package` makes")
+    assert told.message.startswith("Spark's executors have no pyarrow: ship an archive")
 
 
 def test_a_bug_of_the_program_is_not_hidden() -> None:
