@@ -128,7 +128,6 @@ class _PartitionFold:
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
                 self.findings.add_problem(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
-        self._check_log_start()
         self._check_epoch_file(end)
         self._check_side_files()
         for image in self._plan.images:
@@ -169,8 +168,9 @@ class _PartitionFold:
         runs = [run for run, _ in self._runs]
         wrong = find_wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
         self.findings.add_problems(LEADER_EPOCH_CHECKPOINT, problems or wrong)
+        self._check_log_start(entries)
 
-    def _check_log_start(self) -> None:
+    def _check_log_start(self, epochs: list[tuple[int, int]]) -> None:
         """Check that the first segment is there: neither the epochs nor the log start offset are before it.
 
         After a kill, the epochs may still have segments that were just removed. The log start offset then tells, or
@@ -180,9 +180,6 @@ class _PartitionFold:
         if not plan.bases or plan.begins_elsewhere:
             return
         first, file = plan.bases[0], names.make_segment_name(plan.bases[0]) + names.LOG_SUFFIX
-        epochs = (
-            read_epochs(plan.make_path(LEADER_EPOCH_CHECKPOINT))[0] if LEADER_EPOCH_CHECKPOINT in plan.names else []
-        )
         start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
         removed = start >= first or any(name.endswith(names.LOG_SUFFIX + names.DELETED_SUFFIX) for name in plan.names)
         detail = ""
