@@ -96,24 +96,20 @@ def _read_state(options: ReadOptions) -> SchemaState:
     return state
 
 
-class KnownSchemas(NamedTuple):
-    """What a process knows of a place: the decoder with the schemas that it has parsed, and what begins a task."""
-
-    decoder: Decoder | GivenDecoder
-    begin_task: Callable[[], None]
-
-
 @lru_cache(PLACES_MAX)
-def get_known_schemas(place: Place) -> KnownSchemas:
-    """Return what this process knows of a place. Raises `OptionError`, `DecodingError`."""
+def get_known_schemas(place: Place) -> tuple[Decoder | GivenDecoder, Callable[[], None]]:
+    """Return the decoder with the schemas that this process has parsed of a place, and what begins a task.
+
+    Raises `OptionError`, `DecodingError`.
+    """
     if isinstance(place, GivenSchema):
-        return KnownSchemas(GivenDecoder(*place), lambda: None)
+        return GivenDecoder(*place), lambda: None
     source = (
         RegistrySchemas(RegistryClient(place))
         if isinstance(place, str)
         else TopicSchemas(make_topic_options(dict(place)))
     )
-    return KnownSchemas(Decoder(source), source.begin_task)
+    return Decoder(source), source.begin_task
 
 
 def make_topic_options(options: Mapping[str, str]) -> ReadOptions:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arrow import RowMaker
 from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin
-from minibroker.pipeline.decode.record_field_columns import FieldColumns, WantedParts, read_record_fields
+from minibroker.pipeline.decode.record_field_columns import PARTS, FieldColumns, find_wanted_parts, read_record_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
@@ -71,11 +71,12 @@ class ChunkDecoder:
     """Decodes chunks."""
 
     def __init__(
-        self, rows: RowMaker, wanted_parts: WantedParts, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
+        self, rows: RowMaker, wanted_parts: set[str], offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
     ) -> None:
         self.data: UInt8s = np.empty(0, np.uint8)  # with the records of the batches
         self._rows = rows
         self._wanted = wanted_parts
+        self._depth = max((PARTS.index(each) + 1 for each in wanted_parts), default=0)
         self._offsets = offsets
         self._chunk_bytes = chunk_bytes
         self._fails_fast = fails_fast
@@ -111,18 +112,18 @@ class ChunkDecoder:
             (headers.last_offset >= self._offsets.end).any()
         )
         found = read_record_fields(
-            self.data, starts, _repeat_for_records(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
+            self.data, starts, _repeat_for_records(has_attributes, batch), max(self._depth, 2 if is_cut else 1)
         )
         fields = FieldColumns(
             len(starts),
             timestamp_types=_repeat_for_records(find_timestamp_types(headers), batch),
-            keys=found.keys if wanted.key else None,
-            values=found.values if wanted.value else None,
+            keys=found.keys if "key" in wanted else None,
+            values=found.values if "value" in wanted else None,
             headers=found.headers,
         )
         if found.offset_deltas is not None:
             fields.offsets = headers.base_offset[batch] + found.offset_deltas
-        if wanted.timestamp:
+        if "timestamp" in wanted:
             fields.timestamps_ms = headers.base_timestamp[batch] + found.timestamp_deltas
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
             if stamped.any():
@@ -213,7 +214,7 @@ class ChunkGatherer:
     def __init__(
         self, rows: RowMaker, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int, max_batch_bytes: int
     ) -> None:
-        wanted = WantedParts.make_for_columns(request.columns)
+        wanted = find_wanted_parts(request.columns)
         self._chunk_bytes = chunk_bytes
         self._max_batch_bytes = max_batch_bytes
         self._held: list[Buffer] = []  # decompressed records, and copies of uncompressed batches

@@ -16,26 +16,12 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read_varints, read_varlongs
 
+PARTS: Final = ("timestamp", "offset", "key", "value", "headers")  # of a record, in their order in it
 
-class WantedParts(NamedTuple):
-    """The parts of records that the wanted columns need."""
 
-    timestamp: bool
-    offset: bool
-    key: bool
-    value: bool
-    headers: bool
-
-    @classmethod
-    def make_for_columns(cls, columns: Sequence[str]) -> WantedParts:
-        """Return what these columns of the records table need."""
-        names = {"timestamp" if name == "timestampMs" else name for name in columns}
-        return cls(*(name in names for name in cls._fields))
-
-    @property
-    def depth(self) -> int:
-        """How many of these parts must be read. They follow each other in a record in this order."""
-        return max((index for index, is_wanted in enumerate(self, 1) if is_wanted), default=0)
+def find_wanted_parts(columns: Sequence[str]) -> set[str]:
+    """Return the parts of records that these columns of the records table need."""
+    return {"timestamp" if name == "timestampMs" else name for name in columns} & {*PARTS}
 
 
 class RecordParts(NamedTuple):

@@ -8,7 +8,7 @@ messages are absolute in format 0, and relative to the first one in format 1 (KI
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,11 +95,7 @@ def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
         raise UnreadableRecords("record-count", f"{left} bytes are left behind the {header.record_count} records")
 
 
-class BatchPayload(NamedTuple):
-    """The decompressed records of one batch. `row` is its index in the block."""
-
-    row: int
-    data: Bytes
+Payloads = dict[int, Bytes]  # the decompressed records of batches, by their index in the block
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +127,10 @@ def check_records(block: LogBlock, *, compacted: bool) -> CheckedBlock:
     for payloads in _iterate_payload_chunks(block, problems, compacted=compacted):
         records, wrong = _read_records(block, payloads, compacted=compacted)
         found.append(records)
-        for payload in payloads:
-            if payload.row in wrong:
-                wrong_here = find_first_record_error(
-                    payload.data, block.headers.make_header(payload.row), compacted=compacted
-                )
-                problems += [block.make_problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
+        for row, payload in payloads.items():
+            if row in wrong:
+                wrong_here = find_first_record_error(payload, block.headers.make_header(row), compacted=compacted)
+                problems += [block.make_problem(wrong_here[0], row, wrong_here[1])] if wrong_here else []
     return CheckedBlock(problems, found)
 
 
@@ -167,9 +161,7 @@ def _find_header_contradictions(headers: BatchHeaders) -> tuple[RowFault, ...]:
     )
 
 
-def _iterate_payload_chunks(
-    block: LogBlock, problems: list[Problem], *, compacted: bool
-) -> Iterator[list[BatchPayload]]:
+def _iterate_payload_chunks(block: LogBlock, problems: list[Problem], *, compacted: bool) -> Iterator[Payloads]:
     """Yield the payloads of batches with records, in portions.
 
     Add a problem for batches that cannot be decompressed.
@@ -184,7 +176,7 @@ def _iterate_payload_chunks(
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
             problems.append(block.make_problem("record-count", index, "no records, in a log that is not compacted"))
-    chunk: list[BatchPayload] = []
+    chunk: Payloads = {}
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
@@ -192,23 +184,21 @@ def _iterate_payload_chunks(
         except UnreadableRecords as error:
             problems.append(block.make_problem(error.kind, index, str(error)))
             continue
-        chunk.append(BatchPayload(index, payload))
+        chunk[index] = payload
         size += len(payload)
         if size >= CHUNK_BYTES:
             yield chunk
-            chunk, size = [], 0
+            chunk, size = {}, 0
     if chunk:
         yield chunk
 
 
-def _read_records(
-    block: LogBlock, payloads: Sequence[BatchPayload], *, compacted: bool
-) -> tuple[RecordsOfBlock, set[int]]:
+def _read_records(block: LogBlock, payloads: Payloads, *, compacted: bool) -> tuple[RecordsOfBlock, set[int]]:
     """Return the records of the correct batches, and the indexes of the other ones in the block."""
-    data = b"".join([*(payload.data for payload in payloads), _PADDING])
+    data = b"".join([*payloads.values(), _PADDING])
     bytes_ = np.frombuffer(data, np.uint8)
-    rows = np.array([payload.row for payload in payloads], np.int64)
-    sizes = np.array([len(payload.data) for payload in payloads], np.int64)
+    rows = np.array([*payloads], np.int64)
+    sizes = np.array([len(payload) for payload in payloads.values()], np.int64)
     ends = np.cumsum(sizes)
     starts, counts = ends - sizes, block.headers.record_count[rows]
     positions, sound = find_record_starts(bytes_, starts, ends, counts)
