@@ -21,11 +21,12 @@ NOT_THEIRS = ("xdist", "asyncio", "timeout", "cacheprovider")  # plugins that ar
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a virtual environment with what the projects in Python need, and with this minibroker."""
     directory = tmp_path_factory.mktemp("python")
-    run(directory, sys.executable, "-m", "venv", ".")
+    run(directory, sys.executable, "-m", "venv", "--without-pip", ".")
     programs = directory / "bin"
-    run(directory, str(programs / "pip"), "install", "--quiet", "uv")
+    python = str(programs / "python")
+    run(directory, sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "uv")
     needed = [word for name in IN_PYTHON for word in ("-r", str(EXAMPLES / name / "requirements.txt"))]
-    run(directory, str(programs / "uv"), "pip", "install", "--quiet", "--python", str(programs / "python"), *needed)
+    run(directory, str(programs / "uv"), "pip", "install", "--quiet", "--python", python, *needed)
     (own,) = (directory / "lib").glob("python*/site-packages")
     libraries = [path for path in sys.path if path.endswith("site-packages")]  # what minibroker itself needs
     (own / "minibroker.pth").write_text("\n".join([str(REPOSITORY), *libraries]))
