@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def find_refusal(headers: Mapping[str, str], *, is_private: bool) -> str | None:
+def find_reason_to_refuse_request(headers: Mapping[str, str], *, is_private: bool) -> str | None:
     """Return why a request with these headers, named in lower case, is not to be answered; None if it is.
 
     A browser lets the page of any site send requests. With `is_private`, a request must also be by a name of this
@@ -87,7 +87,9 @@ def bind_address(address: HostPort, *, listens: bool = True, shared: bool = Fals
     return listening
 
 
-def explain_bind_error(error: OSError, where: str = "") -> str:
-    """Return why an address cannot be listened on, and what to do if it is taken; `where` names the setting."""
+def explain_bind_error(error: OSError, address: str = "") -> str:
+    """Return why an address cannot be listened on, and what to do if it is taken; `address` names the setting."""
     reason = error.strerror or str(error)
-    return f"{reason}; choose another port{where}, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason
+    return (
+        f"{reason}; choose another port{address}, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason
+    )

@@ -46,8 +46,8 @@ def parse_login_module(text: str) -> LoginModule:
 
 
 def _iterate_modules(tokens: _Tokens) -> Iterator[LoginModule]:
-    while (name := tokens.take()) is not None:
-        flag = tokens.take()
+    while (name := tokens.take_next_token()) is not None:
+        flag = tokens.take_next_token()
         if flag is None:
             raise JaasError("Login module control flag not specified in JAAS config")
         if flag.kind is not WORD or flag.text.upper() not in FLAGS:
@@ -58,10 +58,10 @@ def _iterate_modules(tokens: _Tokens) -> Iterator[LoginModule]:
 
 
 def _iterate_options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
-    while (key := tokens.take()) is not None:
+    while (key := tokens.take_next_token()) is not None:
         if key.kind == ";":
             return
-        equals, value = tokens.take(), tokens.take()
+        equals, value = tokens.take_next_token(), tokens.take_next_token()
         if equals is None or equals.kind != "=" or value is None or value.kind is not WORD or key.kind is not WORD:
             raise JaasError("Value not specified for a key in JAAS config")
         yield key.text, value.text
@@ -86,7 +86,7 @@ class _Tokens:
         self._text = text
         self._at = 0
 
-    def take(self) -> _Token | None:
+    def take_next_token(self) -> _Token | None:
         """Return the next token, or None at the end."""
         self._skip_blanks()
         if self._at >= len(self._text):

@@ -90,7 +90,7 @@ class _OpenFile:
         self.is_disowned = False
         self.lock = RLock()  # its owner may be collected as garbage, and close it, in the thread that has the lock
 
-    def is_in(self, path: str) -> bool:
+    def is_below_path(self, path: str) -> bool:
         """Return whether it has this path, or is in the directory with this path."""
         return self.path == path or self.path.startswith(f"{path}/")
 
@@ -220,7 +220,7 @@ class OpenFiles:
     def _close_for_a_while(self, path: str) -> Iterator[list[_OpenFile]]:
         """Close the files at or below a path for a while, and yield them; the caller opens them again."""
         with contextlib.ExitStack() as locked:
-            files = [file for file in list(self._files.values()) if file.is_in(path)]
+            files = [file for file in list(self._files.values()) if file.is_below_path(path)]
             for file in files:
                 locked.enter_context(file.lock)
             files = [file for file in files if file.fd >= 0]
@@ -389,15 +389,15 @@ def _read_text(path: str) -> str:
         return file.read()
 
 
-def raise_limit_of_files(wanted: int) -> int:
-    """Allow as many open files as the hard limit, up to `wanted`. Return the limit in force, `UNLIMITED` for none."""
+def raise_open_file_limit(wanted_count: int) -> int:
+    """Allow `wanted_count` open files, at most the hard limit. Return the limit in force, `UNLIMITED` for none."""
     try:
         import resource
     except ImportError:
         return UNLIMITED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-    for limit in (wanted, min(wanted, MOST_FILES_OF_MACOS)):
+    wanted_count = wanted_count if hard == resource.RLIM_INFINITY else min(hard, wanted_count)
+    for limit in (wanted_count, min(wanted_count, MOST_FILES_OF_MACOS)):
         if soft != resource.RLIM_INFINITY and soft < limit:
             with contextlib.suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
@@ -423,7 +423,7 @@ def count_free_descriptors() -> int:
     return limit - lowest
 
 
-def use_descriptor(number: int) -> None:
+def open_and_close_descriptor(number: int) -> None:
     """Open a file with this descriptor and close it, so that the kernel's table of open files has room for as many."""
     try:
         import fcntl

@@ -10,7 +10,7 @@ CUTOFF: Final = 0.7  # of difflib's similarity: `lst` for `list`, but not `set`
 NAMES_MAX: Final = 20_000  # a name takes about 2 us, and a cluster can have 100,000 topics
 
 
-def suggest_names(name: str, known: Iterable[str]) -> str:
+def format_suggestion_of_similar_name(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean orders?`, or nothing if no known name is similar. Capitals do not matter."""
     from difflib import get_close_matches  # here: most names are right
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.addresses import LOOPBACK, HostPort, bind_address, find_refusal, is_loopback, parse_host_port
+from minibroker.addresses import (
+    LOOPBACK,
+    HostPort,
+    bind_address,
+    find_reason_to_refuse_request,
+    is_loopback,
+    parse_host_port,
+)
 from tests.cases import for_each
 
 
@@ -49,19 +56,19 @@ def test_a_port_is_reserved_and_then_listened_on() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost", "[::1]:9", "a.localhost:1", None])
 def test_a_private_server_accepts_host_names_of_this_machine(host: str | None) -> None:
-    assert find_refusal({} if host is None else {"host": host}, is_private=True) is None
+    assert find_reason_to_refuse_request({} if host is None else {"host": host}, is_private=True) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "localhost.evil.example", "", "[", "10.0.0.1"])
 def test_a_private_server_rejects_other_host_names(host: str) -> None:
-    assert find_refusal({"host": host}, is_private=True) == f"{host} is not a name of this machine"
-    assert find_refusal({"host": host}, is_private=False) is None
+    assert find_reason_to_refuse_request({"host": host}, is_private=True) == f"{host} is not a name of this machine"
+    assert find_reason_to_refuse_request({"host": host}, is_private=False) is None
 
 
 @pytest.mark.parametrize("is_private", [False, True])
 def test_a_page_of_another_site_is_rejected(is_private: bool) -> None:
     headers = {"host": "localhost:80", "origin": "http://localhost:80"}
-    assert find_refusal(headers, is_private=is_private) is None
+    assert find_reason_to_refuse_request(headers, is_private=is_private) is None
     for origin in ("http://evil.example", "http://localhost:81", "null"):
-        refusal = find_refusal({**headers, "origin": origin}, is_private=is_private)
+        refusal = find_reason_to_refuse_request({**headers, "origin": origin}, is_private=is_private)
         assert refusal == f"a page of {origin} asks, and not one of this server"

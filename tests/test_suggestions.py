@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 
 NAMES = ("orders", "Payments", "returns")
 
@@ -18,9 +18,9 @@ NAMES = ("orders", "Payments", "returns")
     ],
 )
 def test_the_nearest_name_is_suggested_in_its_spelling(name: str, suggestion: str) -> None:
-    assert suggest_names(name, NAMES) == suggestion
+    assert format_suggestion_of_similar_name(name, NAMES) == suggestion
 
 
 @pytest.mark.parametrize("name", ["", "x", "something"])
 def test_nothing_is_suggested_for_a_dissimilar_name(name: str) -> None:
-    assert suggest_names(name, NAMES) == ""
+    assert format_suggestion_of_similar_name(name, NAMES) == ""

@@ -267,4 +267,4 @@ def repeated(broker: Broker, frame: Exchange) -> None:
         copy = Exchange(broker.journal._number, frame.api_key, frame.version, frame.correlation_id, frame.request_bytes)
         copy.client_id, copy.node_id, copy.connection = frame.client_id, frame.node_id, frame.connection
         copy.outcome, copy.duration_ms, copy.started_ms = "answered", 1.0, frame.started_ms
-        broker.journal._keep_exchange(copy)
+        broker.journal._add_exchange(copy)

@@ -71,7 +71,7 @@ def questions() -> list[tuple[str, list[str]]]:
 
 def ours(text: str, names: list[str]) -> list[str] | None:
     try:
-        matching = run_all_steps(Pattern(text).select_matching(names))
+        matching = run_all_steps(Pattern(text).select_matching_names(names))
     except InvalidPattern:
         return None
     return [name for name in names if name in matching]

@@ -131,12 +131,12 @@ class Broker(Cluster):
         self._resume_log_moves()
         self.coordinators.load_all_coordinators()
 
-    def _apply_replayed_record(self, record: Message, removed: set[bytes]) -> None:
+    def _apply_replayed_record(self, record: Message, removed_topic_ids: set[bytes]) -> None:
         self.image.apply_record(record)
         if isinstance(record, RemoveTopicRecord):
-            removed.add(record.topic_id)
+            removed_topic_ids.add(record.topic_id)
 
-    def _check_no_topic_record_lost(self, removed: set[bytes]) -> None:
+    def _check_no_topic_record_lost(self, removed_topic_ids: set[bytes]) -> None:
         """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
 
         A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
@@ -146,7 +146,7 @@ class Broker(Cluster):
             if name == METADATA_TOPIC or topic is not None and topic.find_partition(index) is not None:
                 continue
             path, topic_id, size_bytes = self.logs.describe_unopened_log(name, index)
-            if size_bytes and topic_id not in removed:
+            if size_bytes and topic_id not in removed_topic_ids:
                 storage = self.metadata_log.storage
                 raise MetadataError(
                     f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "

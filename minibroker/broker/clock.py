@@ -43,11 +43,11 @@ class Clock(Protocol):
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` on the loop once `delay_ms` have passed."""
 
-    def run_aside(self, work: Work, done: Done) -> None:
+    def run_in_thread(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop, with what `work` raised, or None."""
 
     def run_detached(self, work: Work, done: Done) -> None:
-        """Run `work`, which waits for another machine, in a thread of its own; otherwise as `run_aside`.
+        """Run `work`, which waits for another machine, in a thread of its own; otherwise as `run_in_thread`.
 
         Neither the syncs in the other threads nor the end of the process wait for it; then `done` may never run.
         """
@@ -78,14 +78,14 @@ class SystemClock:
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay_ms / 1000.0, callback)
 
-    def run_aside(self, work: Work, done: Done) -> None:
+    def run_in_thread(self, work: Work, done: Done) -> None:
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor  # many brokers never need it
 
             self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
         self._aside[future] = done
-        future.add_done_callback(self._report_end_in_loop)
+        future.add_done_callback(self._schedule_done_callback_in_loop)
 
     def run_detached(self, work: Work, done: Done) -> None:
         import threading
@@ -106,7 +106,7 @@ class SystemClock:
         """Whether work in other threads runs, or its callback has not run yet."""
         return bool(self._aside)
 
-    def _report_end_in_loop(self, future: Future[None]) -> None:
+    def _schedule_done_callback_in_loop(self, future: Future[None]) -> None:
         """Report to the loop; called in the thread that did the work."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_threads_and_callbacks` has seen to it
             self._loop.call_soon_threadsafe(self._call_done_callback, future)
@@ -140,7 +140,7 @@ class LifeClock:
         self._call_report_in_loop = False
         self.wall_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
-        self.run_aside = clock.run_aside
+        self.run_in_thread = clock.run_in_thread
         self.run_detached = clock.run_detached
         self.wait_for_threads_and_callbacks = clock.wait_for_threads_and_callbacks
 

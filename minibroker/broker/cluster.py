@@ -33,7 +33,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import ZERO_UUID, format_uuid, make_uuid
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps, map_in_steps
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, apply_to_items_in_steps
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -156,7 +156,7 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_partition_log(partition)
-                partition.update_watermark_hold()
+                partition.hold_or_release_high_watermark()
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
@@ -186,7 +186,7 @@ class Cluster:
                 topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}"
             )
         avoided = find_cordoned_paths_to_avoid(replicas, self._log_paths, self.list_cordoned_log_dirs)
-        return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
+        return self.logs.create_log(topic, partition, topic_id, settings, paths_to_avoid=avoided)
 
     def rename_stray_log(self, topic: str, partition: int, reason: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
@@ -229,7 +229,7 @@ class Cluster:
         self.image.copy_topic_from_image(topic, beside)
         self.apply_configs_to_topic(self.image.topics[name])
         for log in logs:
-            topic.partitions[log.partition].update_watermark_hold()
+            topic.partitions[log.partition].hold_or_release_high_watermark()
         self._apply_committed_records()
 
     @property
@@ -276,7 +276,7 @@ class Cluster:
             records, self.clock.wall_ms(), self._get_metadata_version()
         )
         self.metadata_log.append_batch(batch)
-        yield from map_in_steps(self.image.apply_record, records)
+        yield from apply_to_items_in_steps(self.image.apply_record, records)
         self._apply_committed_records()
 
     @property
@@ -295,7 +295,7 @@ class Cluster:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
-            partition.update_watermark_hold()
+            partition.hold_or_release_high_watermark()
             if partition.has_local_log:
                 key = partition.topic, partition.leader_id
                 if key not in made:
@@ -355,7 +355,7 @@ class Cluster:
             watcher.on_leader_changed(partition)
 
     @property
-    def directory_owner_id(self) -> int:
+    def node_id_of_log_directories(self) -> int:
         """The node that has the log directories in the metadata, the one that `meta.properties` names."""
         owner: int = self.static_settings["node.id"]
         return owner

@@ -80,7 +80,7 @@ def load_settings(
         _iterate_listener_warnings(given, settings),
         _list_controller_listener_warnings(settings),
         _iterate_state_topic_warnings(settings),
-        _iterate_selector_warnings(settings),
+        _iterate_replica_selector_warnings(settings),
     )
     warnings = (*unknown, *map(_make_unknown_setting_warning, inert), *chain.from_iterable(more))
     return LoadedSettings(settings, warnings)
@@ -153,21 +153,21 @@ def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _TextWit
     return given
 
 
-def _check_setting_text(name: str, text: str, origin: str) -> str:
+def _check_setting_text(name: str, text: str, source: str) -> str:
     try:
         parse_setting_value(get_broker_setting_declaration(name), name, text)
     except InvalidValue as error:
-        raise SettingsError(f"{origin}: {error}") from None
+        raise SettingsError(f"{source}: {error}") from None
     return text
 
 
-def _is_without_effect(name: str, origin: str) -> bool:
+def _is_without_effect(name: str, source: str) -> bool:
     """Return whether the setting is Kafka's and has no effect here. Raises SettingsError for an unknown name."""
     if _is_known_setting(name):
         return not get_broker_setting_declaration(name).has_effect
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
 
-    raise SettingsError(f"{origin}: unknown setting {name}{_make_name_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+    raise SettingsError(f"{source}: unknown setting {name}{_make_name_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
 
 
 def _is_known_setting(name: str) -> bool:
@@ -184,9 +184,9 @@ def _make_name_suggestion(name: str, others: Iterable[str]) -> str:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
         return f"; did you mean {RENAMED[name]}?"
-    from minibroker.suggestions import suggest_names  # here: most names are known
+    from minibroker.suggestions import format_suggestion_of_similar_name  # here: most names are known
 
-    return suggest_names(name, [*BROKER_SETTINGS, *others])
+    return format_suggestion_of_similar_name(name, [*BROKER_SETTINGS, *others])
 
 
 def _make_unknown_setting_warning(name: str) -> str:
@@ -222,7 +222,7 @@ def _iterate_state_topic_warnings(settings: Settings) -> Iterator[str]:
             yield f"{name} is too small for its topic to be created: {error}"
 
 
-def _iterate_selector_warnings(settings: Settings) -> Iterator[str]:
+def _iterate_replica_selector_warnings(settings: Settings) -> Iterator[str]:
     """Warn of a class of one's own that selects replicas, as there is no JVM to run it."""
     name = "replica.selector.class"
     if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):

@@ -76,11 +76,11 @@ LATE: Final = (
 
 
 async def import_late_modules(
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, free: Callable[[], int] = count_free_descriptors
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, count_free: Callable[[], int] = count_free_descriptors
 ) -> None:
-    """Import all of them, with a pause before each unless few descriptors are `free`."""
+    """Import all of them, with a pause before each unless few descriptors are `count_free`."""
     for name in LATE:
-        if free() > FEW_DESCRIPTORS:
+        if count_free() > FEW_DESCRIPTORS:
             await sleep(PAUSE_SECONDS)
         while not _import_unless_out_of_descriptors(name):
             await sleep(RETRY_SECONDS)

@@ -59,7 +59,7 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_cluster`,
+    Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_new_cluster`,
     `Server.hold_back_output` and `MarkerSender.hold_back_markers`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
@@ -108,10 +108,10 @@ class BrokerLifecycle:
 
     def _open_cluster(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
         self._clock = seams.clock
-        with _raise_as_start_error():
+        with _translate_into_start_error():
             self.logs = _open_log_directories(settings, seams, cluster_id)
         try:
-            with _raise_as_start_error():
+            with _translate_into_start_error():
                 self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
                 self.cluster.first_levels = seams.first_levels
                 self.cluster.first_records = seams.first_records
@@ -135,21 +135,21 @@ class BrokerLifecycle:
                 tls.replace_tls_settings(cluster.static_settings)
         cluster.load_cluster()
 
-    async def serve(self, measured: Measurements | None = None) -> None:
+    async def serve(self, measurements: Measurements | None = None) -> None:
         """Accept clients, and begin the chores; compaction begins a little later.
 
-        Connections and cleanings are counted in `measured`, on top of the counts of earlier lives.
+        Connections and cleanings are counted in `measurements`, on top of the counts of earlier lives.
         """
-        if measured is not None:
-            self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
+        if measurements is not None:
+            self._cleaner_statistics, self.server.accepted = measurements.cleaner, measurements.accepted
         await self._accept_clients(self._bound)
         self.server.close_idle_connections()
         self.server.close_stalled_connections()
         self._begin_housekeeping_and_cleaning()
 
-    async def _accept_clients(self, bound: BoundByNode) -> None:
+    async def _accept_clients(self, listeners_by_node: BoundByNode) -> None:
         """Accept clients on these listeners, and on those that were added to them."""
-        for node_id, listeners in bound.items():
+        for node_id, listeners in listeners_by_node.items():
             for listener in listeners:
                 await self.server.serve_listener(self._nodes[node_id], listener)
         self.server.apply_listener_changes()
@@ -163,13 +163,13 @@ class BrokerLifecycle:
         )
 
     def close_directories_as_in_crash(self) -> None:
-        """Leave the directories as a crash would. `continue_with_cluster` or `stop_as_if_killed` must follow."""
+        """Leave the directories as a crash would. `continue_with_new_cluster` or `stop_as_if_killed` must follow."""
         self._stop_cleaning()
         self.server.drop_queued_work()
         self._clock.wait_for_threads_and_callbacks()
         self.logs.close_without_checkpoints()
 
-    def continue_with_cluster(
+    def continue_with_new_cluster(
         self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning_nodes: BoundByNode
     ) -> None:
         """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
@@ -197,7 +197,7 @@ class BrokerLifecycle:
         del self.cluster.nodes[node_id]
         fence_leaving_node(self.cluster, node)
 
-    async def return_node(self, node_id: int, listeners: list[BoundListener]) -> None:
+    async def bring_node_back(self, node_id: int, listeners: list[BoundListener]) -> None:
         """Bring a node back on the same addresses; its replicas catch up."""
         node = self.cluster.nodes[node_id] = self._nodes[node_id]
         slots = self.cluster.settings["max.incremental.fetch.session.cache.slots"]
@@ -311,7 +311,7 @@ def take_inherited_sockets() -> InheritedSockets | None:
 def _open_log_directories(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:
     clock, source = seams.clock, seams.random
     return LogDirectories(
-        Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_aside, source),
+        Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_in_thread, source),
         settings.log_directories,
         node_id=settings["node.id"],
         cluster_id=cluster_id,
@@ -329,7 +329,7 @@ def _assign_racks_to_nodes(racks_text: str | None, nodes: int) -> list[str | Non
 
 
 @contextlib.contextmanager
-def _raise_as_start_error() -> Iterator[None]:
+def _translate_into_start_error() -> Iterator[None]:
     """Turn errors about the contents of the directories, which are not bugs of ours, into StartError with one line."""
     try:
         yield
@@ -355,7 +355,7 @@ def _run_cleaner_in_block(cluster: Broker, threads: SystemClock, statistics: Cle
                 log.error("compaction does not run yet, the next try is in %d s: %s", CLEANER_RETRY_MS // 1000, error)
                 running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start_cleaner).cancel)
                 return
-            cleaner = LogCleaner(cluster, threads.run_aside, stopped.wait, statistics)
+            cleaner = LogCleaner(cluster, threads.run_in_thread, stopped.wait, statistics)
             running.callback(cleaner.close)
             cleaner.start_checks()
 

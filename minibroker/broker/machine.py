@@ -62,7 +62,7 @@ def open_closed_standard_streams() -> None:
 
 def raise_descriptor_limit() -> int:
     """Allow as many open files as the hard limit, up to about a million; return the limit now in force, -1 for none."""
-    return system.raise_limit_of_files(DESCRIPTORS)
+    return system.raise_open_file_limit(DESCRIPTORS)
 
 
 def grow_descriptor_table(limit: int) -> None:
@@ -70,7 +70,9 @@ def grow_descriptor_table(limit: int) -> None:
 
     `limit` is that of open files, -1 for none.
     """
-    system.use_descriptor((TABLE_DESCRIPTORS if limit == system.UNLIMITED else min(limit, TABLE_DESCRIPTORS)) - 1)
+    system.open_and_close_descriptor(
+        (TABLE_DESCRIPTORS if limit == system.UNLIMITED else min(limit, TABLE_DESCRIPTORS)) - 1
+    )
 
 
 def shorten_thread_switch_interval() -> None:
@@ -115,20 +117,20 @@ class Freezing:
 
 
 async def collect_garbage_when_idle(
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, used: Callable[[], float] = time.process_time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, read_cpu_seconds: Callable[[], float] = time.process_time
 ) -> None:
     """Freeze all objects, and collect the cycles among them whenever that is worth it and the process is idle.
 
-    Never return. `used` returns the CPU seconds that the process has used.
+    Never return. `read_cpu_seconds` returns the CPU seconds that the process has used.
     """
     freezing = freeze_objects_for_gc()
     seen = _count_new_objects()
     while True:
         await sleep(COLLECTION_SECONDS)
         if _count_new_objects() - seen >= WORTH_IT_OBJECTS:
-            used_before = used()
+            used_before = read_cpu_seconds()
             await sleep(IDLE_SECONDS)
-            if used() - used_before < IDLE_SHARE * IDLE_SECONDS:
+            if read_cpu_seconds() - used_before < IDLE_SHARE * IDLE_SECONDS:
                 freezing.collect_cycles_of_all_objects()
                 seen = _count_new_objects()
 

@@ -66,10 +66,12 @@ def serve_until_signal(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
+    return serve_and_get_exit_status(
+        _run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes)
+    )
 
 
-def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:
+def serve_and_get_exit_status(serving: Coroutine[Any, Any, None]) -> int:
     """Prepare the process for serving, run `serving` in it, and return the exit status.
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
@@ -79,7 +81,7 @@ def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:
     shorten_thread_switch_interval()
     try:
         with asyncio.Runner(loop_factory=make_event_loop) as runner:
-            runner.run(_run_with_process_settings(serving))
+            runner.run(_serve_with_process_settings(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
@@ -87,7 +89,7 @@ def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:
     return 0
 
 
-async def _run_with_process_settings(serving: Coroutine[Any, Any, None]) -> None:
+async def _serve_with_process_settings(serving: Coroutine[Any, Any, None]) -> None:
     collecting = asyncio.create_task(collect_garbage_when_idle())
     try:
         with limit_log_lines(SystemClock(asyncio.get_running_loop())):
@@ -113,12 +115,12 @@ def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[]
         loop.call_soon_threadsafe(callback)
 
 
-async def wait_for_stop_event(stop: asyncio.Event, announced: str) -> None:
-    """Wait for the signal; clients can connect already, as was `announced`."""
-    events.info(announced, extra={"event": "started"})
+async def wait_for_stop_event(stop_event: asyncio.Event, announced_text: str) -> None:
+    """Wait for the signal; clients can connect already, as was `announced_text`."""
+    events.info(announced_text, extra={"event": "started"})
     keep_freed_memory_in_malloc()
     importing = asyncio.create_task(import_late_modules())
-    await stop.wait()
+    await stop_event.wait()
     importing.cancel()
     events.info("minibroker stops", extra={"event": "stopping"})
 
@@ -127,13 +129,13 @@ async def _run_brokers(
     settings: Settings,
     nodes: int,
     announce: AnnounceListeners,
-    metrics: tuple[int | None, bool],
-    first: tuple[Sequence[Message], str | None],
+    metrics_port_and_tls: tuple[int | None, bool],
+    first_records_and_cluster_id: tuple[Sequence[Message], str | None],
     beside: ServeBeside | None,
     until_stdin_closes: bool,
 ) -> None:
     stop, clock = make_event_of_stop_signals(until_stdin_closes), SystemClock(asyncio.get_running_loop())
-    (port, over_tls), wall_ms = metrics, clock.wall_ms
+    (port, over_tls), wall_ms = metrics_port_and_tls, clock.wall_ms
     with (
         bind_listeners(settings, nodes) as bound,
         bind_metrics_port(settings, port, wall_ms, over_tls=over_tls) as measured,
@@ -144,7 +146,7 @@ async def _run_brokers(
             from minibroker.broker.monitoring.measured_disk import MeasuredDisk
 
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        seams.first_records, seams.first_cluster_id = first
+        seams.first_records, seams.first_cluster_id = first_records_and_cluster_id
         running = BrokerLifecycle(settings, bound, seams)
         try:
             async with contextlib.AsyncExitStack() as serving:
@@ -159,7 +161,7 @@ async def _run_brokers(
             await running.close()
 
 
-def _iterate_listener_addresses(bound: BoundByNode) -> Iterator[str]:
-    for listeners in bound.values():
+def _iterate_listener_addresses(listeners_by_node: BoundByNode) -> Iterator[str]:
+    for listeners in listeners_by_node.values():
         for listener in listeners:
             yield str(listener.endpoint)

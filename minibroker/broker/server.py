@@ -23,9 +23,9 @@ from minibroker.broker.network.authentication_statistics import AuthenticationSt
 from minibroker.broker.network.busy_polling import BusyPolling, choose_busy_poll_us
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
-from minibroker.broker.network.pipelines import Pipelines
+from minibroker.broker.network.pipelines import ConnectionQueue
 from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_host_name, get_peer_name
-from minibroker.broker.network.unread import Reader
+from minibroker.broker.network.unread import ReadingClient
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.named_tuples import NamedTuple
@@ -96,20 +96,20 @@ def adopt_inherited_socket(listener: Listener, inherited: socket.socket, setting
     return _make_bound_listener(listener, inherited)
 
 
-def _make_bound_listener(listener: Listener, bound: socket.socket) -> BoundListener:
-    port = bound.getsockname()[1]
+def _make_bound_listener(listener: Listener, bound_socket: socket.socket) -> BoundListener:
+    port = bound_socket.getsockname()[1]
     host_name = listener.advertised_host or listener.host or socket.getfqdn()
-    return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
+    return BoundListener(listener, bound_socket, Endpoint(host_name, listener.advertised_port or port))
 
 
-def _configure_listening_socket(bound: socket.socket, settings: Any) -> None:
-    bound.setblocking(False)
+def _configure_listening_socket(bound_socket: socket.socket, settings: Any) -> None:
+    bound_socket.setblocking(False)
     for option, name in (
         (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
         (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
     ):
         if settings[name] > 0:
-            bound.setsockopt(socket.SOL_SOCKET, option, settings[name])
+            bound_socket.setsockopt(socket.SOL_SOCKET, option, settings[name])
 
 
 class Server:
@@ -130,7 +130,7 @@ class Server:
         cluster.turn.bind_to_loop(loop.call_soon)
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
-        self._pipelines = Pipelines(loop.call_soon)
+        self._pipelines = ConnectionQueue(loop.call_soon)
         duration_us = choose_busy_poll_us(cluster.settings["socket.busy.poll.us"])
         if duration_us:
             self._shared.polling = BusyPolling(loop.call_soon, duration_us)
@@ -144,9 +144,9 @@ class Server:
         self._shared.lost = self._remove_connection
         cluster.configured = self.apply_listener_changes
 
-    async def serve_listener(self, node: Node, bound: BoundListener) -> None:
+    async def serve_listener(self, node: Node, bound_listener: BoundListener) -> None:
         """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
-        listener = bound.listener
+        listener = bound_listener.listener
         node.open_listeners.add(listener.name)
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
@@ -176,7 +176,7 @@ class Server:
         accepted = (
             self._make_tls_factory(node, listener, make_client_socket) if listener.has_tls else make_socket_protocol
         )
-        server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
+        server = await self._loop.create_server(accepted, sock=bound_listener.socket, backlog=backlog)
         self._servers[place] = server
 
     def _make_tls_factory(
@@ -359,12 +359,12 @@ class Server:
             self._shared.unread.list_stalled_clients(limit_ms), f"took nothing of its answers for {limit_ms} ms"
         )
         for limits in self._limits.values():  # more or fewer may be allowed now
-            limits.admit_waiting()
+            limits.admit_waiting_connections()
             limits.close_excess_connections()
         pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.close_stalled_connections)
 
-    def _close_clients(self, clients: Sequence[Reader], reason: str) -> None:
+    def _close_clients(self, clients: Sequence[ReadingClient], reason: str) -> None:
         """Close the clients' connections, with one log line for all."""
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""

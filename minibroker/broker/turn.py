@@ -54,7 +54,7 @@ def make_wait(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wa
 
 def write_pending_appends(wait: Wait) -> None:
     """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
-    wait.log.write_pending()
+    wait.log.write_pending_batches()
     failure = find_failure(wait)
     if failure is not None:
         raise failure
@@ -140,7 +140,7 @@ class Turn:
         logs, self._logs = self._logs, {}
         for each, (partition, size_bytes) in logs.items():
             try:
-                each.write_pending()
+                each.write_pending_batches()
                 if partition.waiters:  # even after a failure, as a part may have been written before
                     partition.notify_waiters_of_records(size_bytes)
             except Exception:

@@ -52,30 +52,32 @@ class CaptureExplainer:
     def __init__(self) -> None:
         self._topics = dict(NO_TOPICS)
 
-    def explain_pair(self, numbered: NumberedPair) -> Iterator[Explanation]:
+    def explain_pair(self, numbered_pair: NumberedPair) -> Iterator[Explanation]:
         """Yield the explained request and the explained answer, as far as they are there."""
-        request, answer = numbered.pair.request, numbered.pair.answer
+        request, answer = numbered_pair.pair.request, numbered_pair.pair.answer
         if request is not None:
             yield Explanation(
-                self._explain_request(request), request.data, _make_heading(numbered, request, is_request=True)
+                self._explain_request(request), request.data, _make_heading(numbered_pair, request, is_request=True)
             )
         if answer is not None:
             yield Explanation(
-                self._explain_answer(numbered, answer), answer.data, _make_heading(numbered, answer, is_request=False)
+                self._explain_answer(numbered_pair, answer),
+                answer.data,
+                _make_heading(numbered_pair, answer, is_request=False),
             )
 
-    def learn_topic_ids(self, numbered: NumberedPair) -> None:
+    def learn_topic_ids(self, numbered_pair: NumberedPair) -> None:
         """Remember the ids of topics in a pair that is not shown."""
-        for _ in self.explain_pair(numbered):
+        for _ in self.explain_pair(numbered_pair):
             pass
 
     def _explain_request(self, request: Frame) -> ExplainedPart:
         return _explain_token(request) if request.is_token else explain_request(request.data, topics=self._topics)
 
-    def _explain_answer(self, numbered: NumberedPair, answer: Frame) -> ExplainedPart:
+    def _explain_answer(self, numbered_pair: NumberedPair, answer: Frame) -> ExplainedPart:
         if answer.is_token:
             return _explain_token(answer)
-        key, version = numbered.pair.request.api if numbered.pair.request else (-1, -1)
+        key, version = numbered_pair.pair.request.api if numbered_pair.pair.request else (-1, -1)
         if not _can_read_answer(key, version):
             return _explain_unknown_answer(answer)
         part = explain_response(answer.data, key, version, topics=self._topics)
@@ -88,11 +90,11 @@ def format_capture_time(time: float | None) -> str:
     return "" if time is None else f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}Z"
 
 
-def _make_heading(numbered: NumberedPair, frame: Frame, *, is_request: bool) -> str:
-    connection = numbered.connection
+def _make_heading(numbered_pair: NumberedPair, frame: Frame, *, is_request: bool) -> str:
+    connection = numbered_pair.connection
     ends = (connection.client, connection.server) if is_request else (connection.server, connection.client)
-    took = numbered.pair.duration_ms
-    said = [f"#{numbered.number} {'request' if is_request else 'answer'}", format_capture_time(frame.time)]
+    took = numbered_pair.pair.duration_ms
+    said = [f"#{numbered_pair.number} {'request' if is_request else 'answer'}", format_capture_time(frame.time)]
     said += [f"{ends[0]} > {ends[1]}"]
     said += [f"after {took:.1f} ms"] if took is not None and not is_request else []
     said += [f"{frame.missing_bytes:,} of its bytes are not there"] if frame.missing_bytes else []
@@ -103,7 +105,7 @@ def _explain_token(frame: Frame) -> ExplainedPart:
     """Explain a token of SASL without a header, as after a SaslHandshake of version 0."""
     cursor = PartCursor(frame.data)
     cursor.is_secret = True
-    with cursor.add_part("token", "frame") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part("token", "frame") as whole, cursor.limit_cursor_to_part(whole):
         _explain_int32(cursor, "size")
         with cursor.add_part("token", "bytes") as part:
             explain_sasl_token(cursor, part, cursor.left_bytes)
@@ -118,7 +120,7 @@ def _can_read_answer(key: int, version: int) -> bool:
 
 def _explain_unknown_answer(frame: Frame) -> ExplainedPart:
     cursor = PartCursor(frame.data)
-    with cursor.add_part("response", "frame") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part("response", "frame") as whole, cursor.limit_cursor_to_part(whole):
         _explain_int32(cursor, "size")
         _explain_int32(cursor, "correlation_id")
         whole.meaning = "its request is not in the capture"

@@ -162,12 +162,12 @@ def _can_decode_request(frame: bytes, key: ApiKey, version: int) -> bool:
     return True
 
 
-def _make_answer_check(awaited: set[int | None]) -> LooksRight:
+def _make_check_of_answer_ids(awaited_correlation_ids: set[int | None]) -> LooksRight:
     def looks_right(data: bytes, position: int) -> bool:
         if position + _ANSWER.size > len(data):
             return False
         size, correlation_id = _ANSWER.unpack_from(data, position)
-        return SIZE_BYTES <= size <= MAX_FRAME_BYTES and correlation_id in awaited
+        return SIZE_BYTES <= size <= MAX_FRAME_BYTES and correlation_id in awaited_correlation_ids
 
     return looks_right
 
@@ -213,9 +213,9 @@ def _pair_frames(connection: Connection) -> Conversation:
     asked = list(_iterate_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
     requests = list(_mark_sasl_tokens(each for each in asked if isinstance(each, Frame)))
     awaited = {each.correlation_id for each in requests}
-    answered = list(_iterate_frames(connection.to_client, _make_answer_check(awaited), _ANSWER_PLACE))
+    answered = list(_iterate_frames(connection.to_client, _make_check_of_answer_ids(awaited), _ANSWER_PLACE))
     pairs = _match_answers(requests, [each for each in answered if isinstance(each, Frame)])
-    return Conversation(connection, pairs, list(_iterate_notes(connection, asked, answered)))
+    return Conversation(connection, pairs, list(_iterate_notes_about_skipped_bytes(connection, asked, answered)))
 
 
 def _mark_sasl_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
@@ -248,12 +248,12 @@ def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
     return [Pair(request, found.get(index)) for index, request in enumerate(requests)] + alone
 
 
-def _iterate_notes(
-    connection: Connection, asked: list[Frame | Skipped], answered: list[Frame | Skipped]
+def _iterate_notes_about_skipped_bytes(
+    connection: Connection, request_frames: list[Frame | Skipped], answer_frames: list[Frame | Skipped]
 ) -> Iterator[str]:
     for stream, frames, side in (
-        (connection.to_server, asked, "client"),
-        (connection.to_client, answered, "server"),
+        (connection.to_server, request_frames, "client"),
+        (connection.to_client, answer_frames, "server"),
     ):
         if not stream.has_begin:
             yield f"the capture does not have the first bytes of the {side}"

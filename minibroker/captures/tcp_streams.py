@@ -20,7 +20,7 @@ _WRAP: Final = 1 << 32
 _HALF: Final = 1 << 31
 
 
-class Run(NamedTuple):
+class GaplessBytes(NamedTuple):
     """Bytes of a stream without a gap. `times` are (position, seconds) of the segments that brought them."""
 
     start: int
@@ -41,7 +41,7 @@ class Run(NamedTuple):
 class Stream(NamedTuple):
     """One direction of a connection. If `has_begin`, the first run starts with its first byte."""
 
-    runs: list[Run]
+    runs: list[GaplessBytes]
     has_begin: bool = True
     repeated_bytes: int = 0
     end: int = 0
@@ -75,30 +75,30 @@ class Connection(NamedTuple):
 
 def make_stream(data: bytes) -> Stream:
     """Return a stream of bytes that did not come from a capture: they have no times, and no gaps."""
-    return Stream([Run(0, data, [])] if data else [], end=len(data))
+    return Stream([GaplessBytes(0, data, [])] if data else [], end=len(data))
 
 
 def collect_connections(segments: Iterable[Segment]) -> list[Connection]:
     """Return all connections in the order of their first segments. A port that is used again is a new one."""
-    open_: dict[frozenset[Address], _Pair] = {}
-    pairs: list[_Pair] = []
+    open_: dict[frozenset[Address], _TcpConnection] = {}
+    pairs: list[_TcpConnection] = []
     for segment in segments:
         key = frozenset((segment.source, segment.target))
         pair = open_.get(key)
         if pair is None or pair.is_over_before(segment):
-            pair = open_[key] = _Pair(segment)
+            pair = open_[key] = _TcpConnection(segment)
             pairs.append(pair)
         pair.add_segment(segment)
     return [pair.make_connection() for pair in pairs]
 
 
-class _Pair:
+class _TcpConnection:
     """The segments of a connection in both directions."""
 
     def __init__(self, first: Segment) -> None:
         self._client = first.source
         self._server = first.target
-        self._halves = {first.source: _Half(), first.target: _Half()}
+        self._halves = {first.source: _TcpDirection(), first.target: _TcpDirection()}
         self._knows_client = False
 
     def is_over_before(self, segment: Segment) -> bool:
@@ -119,7 +119,7 @@ class _Pair:
         return Connection(self._client, self._server, to_server, to_client, self._knows_client)
 
 
-class _Half:
+class _TcpDirection:
     """The segments of one direction. `first` is the sequence number of the first byte, None if it is not known."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class _Half:
             return Stream([], self.first is not None)
         base = self.first if self.first is not None else placed[0][0]
         position, repeated = base, 0
-        runs: list[Run] = []
+        runs: list[GaplessBytes] = []
         pieces: list[bytes] = []
         for start, _, segment in placed:
             end = start + len(segment.data)
@@ -157,18 +157,18 @@ class _Half:
             if end <= position:
                 continue
             if start > position or not runs:
-                _close_last_run(runs, pieces)
-                runs.append(Run(max(start, position) - base, b"", []))
+                _set_bytes_of_last_run(runs, pieces)
+                runs.append(GaplessBytes(max(start, position) - base, b"", []))
                 position = max(start, position)
             runs[-1].times.append((position - base, segment.time))
             pieces.append(segment.data[position - start :])
             position = end
-        _close_last_run(runs, pieces)
+        _set_bytes_of_last_run(runs, pieces)
         last = max(start + len(segment.data) + segment.lost_bytes for start, _, segment in placed)
         return Stream(runs, self.first is not None, repeated, last - base)
 
 
-def _close_last_run(runs: list[Run], pieces: list[bytes]) -> None:
+def _set_bytes_of_last_run(runs: list[GaplessBytes], pieces: list[bytes]) -> None:
     """Give the last run its bytes."""
     if pieces:
         runs[-1] = runs[-1]._replace(data=b"".join(pieces))

@@ -51,7 +51,7 @@ def connect_client(bootstrap: Bootstrap) -> Iterator[Client]:
     try:
         with make_client(bootstrap) as client:
             try:
-                client.reach()
+                client.connect_to_any_node()
             except ClientError as error:
                 raise make_unreachable_error(bootstrap, str(error)) from None
             yield client
@@ -104,10 +104,10 @@ def check_config_names_exist(answer: Any, resource: str, names: Iterable[str]) -
         if error.code != ErrorCode.INVALID_CONFIG:
             raise
         from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
-        from minibroker.suggestions import suggest_names
+        from minibroker.suggestions import format_suggestion_of_similar_name
 
         unknown = [name for name in names if name not in TOPIC_SETTINGS]
-        guess = suggest_names(unknown[0], TOPIC_SETTINGS) if unknown else ""
+        guess = format_suggestion_of_similar_name(unknown[0], TOPIC_SETTINGS) if unknown else ""
         raise make_operation_error(f"{error}{guess}") from None
 
 

@@ -68,7 +68,7 @@ def _request_names(context: click.Context, list_names: Callable[[Client], Iterab
     try:
         settings = merge_client_settings(given.get("config_files") or (), given.get("client") or ())
         with make_client(make_bootstrap(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
-            client.reach()
+            client.connect_to_any_node()
             return list_names(client)
     except (ClientError, SettingError, click.ClickException):
         return ()

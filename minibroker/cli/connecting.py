@@ -228,7 +228,7 @@ def require_connection(bootstrap: Bootstrap) -> None:
         return
     try:
         with client:
-            client.reach()
+            client.connect_to_any_node()
     except ClientError as error:
         raise make_unreachable_error(bootstrap, str(error)) from None
 

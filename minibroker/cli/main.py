@@ -61,9 +61,9 @@ class MainGroup(OneLineGroup):
 VERSION_HELP = "Show the version and exit."
 
 
-def print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+def print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
     """Print the version, and whether the hot path is compiled, and exit."""
-    if is_asked and not context.resilient_parsing:
+    if is_requested and not context.resilient_parsing:
         from minibroker.protocol.records.strides import IS_COMPILED  # for this only
 
         click.echo(f"minibroker {__version__}" + " (compiled)" * IS_COMPILED)

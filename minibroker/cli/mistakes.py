@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from minibroker.protocol.legible import join_lines
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 
 SERVER: Final = "--bootstrap-server HOST:PORT"
 LISTENERS: Final = "--set listeners=PLAINTEXT://127.0.0.1:PORT"
@@ -82,7 +82,9 @@ def make_no_command_error(context: click.Context, name: str, known: list[str]) -
     """Return the error that a group of commands has no command of this name."""
     usual = COMMANDS.get(name)
     options = [option for each in context.command.get_params(context) for option in each.opts]
-    guess = f"; did you mean {usual}?" if usual in (*known, *options) else suggest_names(name, known)
+    guess = (
+        f"; did you mean {usual}?" if usual in (*known, *options) else format_suggestion_of_similar_name(name, known)
+    )
     return click.UsageError(
         f"there is no command {_get_command_path(context)} {name}{guess or _get_help_hint(context)}"
     )
@@ -139,7 +141,7 @@ def _suggest_option(option: str, context: click.Context | None) -> str:
             if is_command
             else "; options follow the command's name"
         )
-    return suggest_names(option, options) or _get_help_hint(context)
+    return format_suggestion_of_similar_name(option, options) or _get_help_hint(context)
 
 
 def _suggest_setting(option: str, command: click.Command) -> Iterator[str]:

@@ -105,12 +105,12 @@ def _plan_deletions(
     ]
 
 
-def _delete_records(client: Client, cuts: Sequence[PartitionCut]) -> None:
+def _delete_records(client: Client, partition_cuts: Sequence[PartitionCut]) -> None:
     """Delete records at each leader. Raises click.ClickException with the partitions that keep theirs."""
     from minibroker.client.client_errors import ClientError
 
     refused = []
-    for cut in cuts:
+    for cut in partition_cuts:
         try:
             client.retry(lambda cut=cut: _send_delete_records(client, cut))  # type: ignore[misc]
         except ClientError as error:
@@ -119,14 +119,15 @@ def _delete_records(client: Client, cuts: Sequence[PartitionCut]) -> None:
         raise make_operation_error("; ".join(refused))
 
 
-def _send_delete_records(client: Client, cut: PartitionCut) -> None:
+def _send_delete_records(client: Client, partition_cut: PartitionCut) -> None:
     from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
 
     of_topic = DeleteRecordsRequest.DeleteRecordsTopic
-    partition = of_topic.DeleteRecordsPartition(partition_index=cut.partition, offset=cut.before)
+    partition = of_topic.DeleteRecordsPartition(partition_index=partition_cut.partition, offset=partition_cut.before)
     request = DeleteRecordsRequest(
-        topics=[of_topic(name=cut.topic, partitions=[partition])], timeout_ms=client.settings.request_timeout_ms
+        topics=[of_topic(name=partition_cut.topic, partitions=[partition])],
+        timeout_ms=client.settings.request_timeout_ms,
     )
-    node = client.leader((cut.topic, cut.partition)).node_id
+    node = client.leader((partition_cut.topic, partition_cut.partition)).node_id
     ((answer,),) = (topic.partitions for topic in client.request(request, node).topics)
-    client.check(answer.error_code, f"cannot delete records of {cut.topic}-{cut.partition}", node)
+    client.check(answer.error_code, f"cannot delete records of {partition_cut.topic}-{partition_cut.partition}", node)

@@ -17,9 +17,9 @@ from minibroker.cli.serving import serve as serve_until_signal
 from minibroker.cli.shared import is_on_the_command_line, make_names_completer
 
 
-def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _print_settings(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
     """Print the settings and exit, if `--help-settings` was given."""
-    if not wanted:
+    if not is_requested:
         return
     from minibroker.cli.settings_help import format_help
 

@@ -166,11 +166,11 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
     return {name: password for name, _, password in (login.partition(":") for login in logins)}
 
 
-def _run_test_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
+def _run_test_kit(settings: Settings, nodes: int, announce: Announcement, **options: Any) -> int:
     from minibroker.testing.serving_until_signal import ServingOptions, serve_until_signal
 
     try:
-        return serve_until_signal(settings, nodes=nodes, announce=announce, wishes=ServingOptions(**wishes))
+        return serve_until_signal(settings, nodes=nodes, announce=announce, options=ServingOptions(**options))
     except ValueError as error:  # an invalid fault, release, security or user
         raise InvalidOptions(str(error)) from None
     except OSError as error:  # of the faults file, or the control's address

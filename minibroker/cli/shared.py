@@ -202,9 +202,9 @@ def make_operation_error(message: str) -> click.ClickException:
 
 def make_not_found_error(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
     """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
-    from minibroker.suggestions import suggest_names
+    from minibroker.suggestions import format_suggestion_of_similar_name
 
-    advice = f"; {suggest_file_commands(name)}" if "/" in name else suggest_names(name, known)
+    advice = f"; {suggest_file_commands(name)}" if "/" in name else format_suggestion_of_similar_name(name, known)
     return make_operation_error(f"there is no {kind} {name}{advice}")
 
 

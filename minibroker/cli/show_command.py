@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from minibroker.cli.shared import TABLE_WIDTH, make_json_option, make_names_completer, print_table
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 
 if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
@@ -46,7 +46,9 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
         return
     messages, structs = find_messages_by_name(name), find_record_structs(name)
     if not messages and not structs:
-        raise click.UsageError(f"there is no message {name}{suggest_names(name, list_message_names())}")
+        raise click.UsageError(
+            f"there is no message {name}{format_suggestion_of_similar_name(name, list_message_names())}"
+        )
     if structs and version is not None:
         raise click.UsageError(f"{name} has no versions of its own: its formats are {structs[0].versions}")
     shown = [(message, _choose_version(message, version)) for message in messages]
@@ -186,7 +188,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
         yield from wrap(row.about, width, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    ")
 
 
-def _iterate_field_remarks(row: FieldRow, usual: str) -> Iterator[str]:
+def _iterate_field_remarks(row: FieldRow, usual_versions: str) -> Iterator[str]:
     """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
     if row.nullable:
         yield "nullable"
@@ -194,9 +196,9 @@ def _iterate_field_remarks(row: FieldRow, usual: str) -> Iterator[str]:
         yield "compact"
     if row.tag is not None:
         yield f"tag {row.tag}"
-    if row.versions != usual:
+    if row.versions != usual_versions:
         yield f"versions {row.versions}"
-    if row.default and (row.versions != usual or row.tag is not None):
+    if row.default and (row.versions != usual_versions or row.tag is not None):
         yield f"default {row.default}"
     if row.kip is not None:
         yield f"KIP-{row.kip}"

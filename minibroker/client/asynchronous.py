@@ -61,7 +61,7 @@ class LoopLink(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Hand each complete answer to the task that waits for it."""
         try:
-            self.connection.take_received(nbytes)
+            self.connection.process_received_bytes(nbytes)
         except ProtocolError as error:
             self._fail_pending_requests(error)
         for correlation_id in self.connection.answers.keys() & self._waiting.keys():

@@ -43,9 +43,9 @@ class Client:
     ) -> None:
         self.close()
 
-    def reach(self) -> None:
+    def connect_to_any_node(self) -> None:
         """Ask each bootstrap server once, until one answers."""
-        run_coroutine(self._cluster.reach())
+        run_coroutine(self._cluster.connect_to_any_node())
 
     def request(
         self,
@@ -65,9 +65,9 @@ class Client:
         """Send a request without waiting for its answer."""
         return run_coroutine(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
 
-    def wait(self, sent: SentRequest, timeout_ms: int | None = None) -> Any:
+    def wait(self, sent_request: SentRequest, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent."""
-        return run_coroutine(self._cluster.wait(sent, timeout_ms))
+        return run_coroutine(self._cluster.wait(sent_request, timeout_ms))
 
     def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
         """Call `action` until it succeeds or raises an error that is not retriable."""
@@ -139,7 +139,7 @@ class SocketLink:
                 count = self._socket.recv_into(buffer)
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
-            connection.take_received(count)
+            connection.process_received_bytes(count)
         return connection.answers.pop(correlation_id)
 
     def is_open(self) -> bool:

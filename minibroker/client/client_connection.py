@@ -95,7 +95,7 @@ class Connection:
         """Return the buffer for the next bytes. It is never empty."""
         return memoryview(self._data)[self._filled :]
 
-    def take_received(self, count: int) -> None:
+    def process_received_bytes(self, count: int) -> None:
         """Process `count` bytes that were put into the buffer. Raises `ProtocolError`."""
         self._filled += count
         position = frame_bytes = 0

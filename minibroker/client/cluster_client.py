@@ -121,7 +121,11 @@ class ClusterClient:
         deadline_s = min(self._network.read_clock_s() + timeout_ms / 1000, _DEADLINE_S.get())
         for backoff_s in self._iterate_backoffs():
             sent = await self._send_to_node(
-                message, self._choose_node(node_id), lowest, highest, min(timeout_ms, self._get_remaining_ms())
+                message,
+                self._choose_node(node_id),
+                lowest,
+                highest,
+                min(timeout_ms, self._get_remaining_ms()),
             )
             if sent.link is not None:
                 return await self.wait(sent, timeout_ms)
@@ -138,17 +142,19 @@ class ClusterClient:
         """
         return await self._send_to_node(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
-    async def wait(self, sent: SentRequest, timeout_ms: int | None = None) -> Any:
+    async def wait(self, sent_request: SentRequest, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent. Raises `ClientError`."""
         timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._get_remaining_ms())
-        if sent.link is None or sent.error is not None:
-            raise self._make_client_error(sent) from None
+        if sent_request.link is None or sent_request.error is not None:
+            raise self._make_client_error(sent_request) from None
         try:
-            answer = await sent.link.wait_for_answer(sent.correlation_id, timeout_ms / 1000)
+            answer = await sent_request.link.wait_for_answer(sent_request.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
-            self._drop_link(sent.node, sent.link)
-            raise self._make_client_error(sent._replace(error=_explain_timeout(error, timeout_ms / 1000))) from None
-        sent.link.used_s = self._network.read_clock_s()
+            self._drop_link(sent_request.node, sent_request.link)
+            raise self._make_client_error(
+                sent_request._replace(error=_explain_timeout(error, timeout_ms / 1000))
+            ) from None
+        sent_request.link.used_s = self._network.read_clock_s()
         return answer
 
     async def retry(self, action: Callable[[], Awaitable[Result]], timeout_ms: int | None = None) -> Result:
@@ -179,7 +185,7 @@ class ClusterClient:
         if code != ErrorCode.NONE:
             check_error_code(code, f"{self.get_address_text(node)}: {what}", message)
 
-    async def reach(self) -> None:
+    async def connect_to_any_node(self) -> None:
         """Ask each bootstrap server once, in order, until one answers.
 
         Unlike `request`, it does not retry, as a person waits for the result. All servers together get the time of
@@ -197,11 +203,11 @@ class ClusterClient:
 
     # Nodes, leaders and coordinators
 
-    def refresh(self, why: ErrorReaction = ErrorReaction.FIND_BOTH) -> None:
+    def refresh(self, reaction: ErrorReaction = ErrorReaction.FIND_BOTH) -> None:
         """Forget the leaders, the coordinators, or both. They are looked up again when they are needed."""
-        if why in (ErrorReaction.FIND_LEADER, ErrorReaction.FIND_BOTH):
+        if reaction in (ErrorReaction.FIND_LEADER, ErrorReaction.FIND_BOTH):
             self._leaders.clear()
-        if why in (ErrorReaction.FIND_COORDINATOR, ErrorReaction.FIND_BOTH):
+        if reaction in (ErrorReaction.FIND_COORDINATOR, ErrorReaction.FIND_BOTH):
             self._coordinators.clear()
 
     async def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
@@ -374,11 +380,11 @@ class ClusterClient:
                 raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
             raise
 
-    def _make_client_error(self, sent: SentRequest) -> ClientError:
+    def _make_client_error(self, sent_request: SentRequest) -> ClientError:
         """Return the error of a request as a `ClientError`."""
         import ssl  # here: it is slow to import, and most commands have no errors
 
-        error, code = sent.error, None
+        error, code = sent_request.error, None
         assert error is not None
         is_retriable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
         text = format_reason(error)
@@ -386,12 +392,12 @@ class ClusterClient:
             text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
-        if is_retriable and self._is_unknown_address(sent.node):
-            failed = self._failed.get(sent.node, NOT_FAILED)
+        if is_retriable and self._is_unknown_address(sent_request.node):
+            failed = self._failed.get(sent_request.node, NOT_FAILED)
             is_retriable = failed.until_s - failed.since_s < self._patience_s
             text += f" ({self.settings.bootstrap_servers} advertises this address)"
         why = ErrorReaction.FIND_BOTH if is_retriable else ErrorReaction.FATAL
-        return ClientError(f"{self.get_address_text(sent.node)}: {sent.api}: {text}", why, code)
+        return ClientError(f"{self.get_address_text(sent_request.node)}: {sent_request.api}: {text}", why, code)
 
     def _is_unknown_address(self, node: NodeOrAddress) -> bool:
         """Return whether a node of the cluster is not reached at its address, and no bootstrap server has it."""

@@ -58,10 +58,10 @@ class RemainingSettings(dict[str, str]):
     def refuse_unknown_settings(self) -> None:
         """Raise `SettingError` if settings are left that no user has taken out."""
         if self:
-            from minibroker.suggestions import suggest_names  # here: most names are known
+            from minibroker.suggestions import format_suggestion_of_similar_name  # here: most names are known
 
             name = min(self)
-            raise SettingError(f"{name} is not known{suggest_names(name, sorted(self.known))}")
+            raise SettingError(f"{name} is not known{format_suggestion_of_similar_name(name, sorted(self.known))}")
 
 
 class ClientSettings:

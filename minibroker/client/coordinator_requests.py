@@ -11,7 +11,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.response_errors import collect_error_codes
 
 
-def ask_coordinator(
+def send_request_to_coordinator(
     client: Client,
     kind: Literal["group", "transaction"],
     key: str,

@@ -1,10 +1,11 @@
 """A member of a classic consumer group, on a blocking client: for commands that share partitions with other consumers.
 
 The embedded protocol and the assignor `range` are those of all consumers since Kafka 0.9, whose members of any language
-can be in the same group. The caller calls `is_current` every few seconds, as there is no other thread for heartbeats.
+can be in the same group. The caller calls `is_generation_current` every few seconds, as there is no other thread for
+heartbeats.
 
     join -> JoinGroup, SyncGroup -> the partitions
-    is_current -> Heartbeat; False: commit what was read, and join again
+    is_generation_current -> Heartbeat; False: commit what was read, and join again
     leave -> LeaveGroup
 """
 
@@ -20,7 +21,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
-from minibroker.client.coordinator_requests import ask_coordinator
+from minibroker.client.coordinator_requests import send_request_to_coordinator
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -74,7 +75,7 @@ class GroupMembership:
             joined = self._join_group()
             self._identity = MemberIdentity(joined.generation_id, joined.member_id)
             is_leader = joined.leader == joined.member_id
-            synced = self._ask_coordinator(
+            synced = self._send_request_to_coordinator(
                 SyncGroupRequest(
                     group_id=self._group,
                     generation_id=joined.generation_id,
@@ -86,20 +87,20 @@ class GroupMembership:
                 REBALANCE_TIMEOUT_MS,
             )
             self._beat_s = time.monotonic()
-            if not self._update_must_rejoin(synced.error_code):
+            if not self._note_whether_to_rejoin(synced.error_code):
                 self._raise_if_error(synced.error_code)
                 return decode_assignment(synced.assignment)
 
-    def is_current(self) -> bool:
+    def is_generation_current(self) -> bool:
         """Return whether the member still has its partitions; send a heartbeat if it is time for one."""
         if time.monotonic() - self._beat_s < HEARTBEAT_S:
             return True
         generation, member = self._identity
-        answer = self._ask_coordinator(
+        answer = self._send_request_to_coordinator(
             HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member)
         )
         self._beat_s = time.monotonic()
-        if self._update_must_rejoin(answer.error_code):
+        if self._note_whether_to_rejoin(answer.error_code):
             return False
         self._raise_if_error(answer.error_code)
         return True
@@ -109,7 +110,9 @@ class GroupMembership:
         member = self._identity.member
         if member != NO_MEMBER:
             identity = LeaveGroupRequest.MemberIdentity(member_id=member)
-            self._ask_coordinator(LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity]))
+            self._send_request_to_coordinator(
+                LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity])
+            )
             self._identity = NOBODY
 
     def _join_group(self) -> Any:
@@ -117,7 +120,7 @@ class GroupMembership:
         subscription = ConsumerProtocolSubscription(topics=self._topics)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_with_version(subscription))
         while True:
-            answer = self._ask_coordinator(
+            answer = self._send_request_to_coordinator(
                 JoinGroupRequest(
                     group_id=self._group,
                     session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -130,7 +133,7 @@ class GroupMembership:
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._identity = MemberIdentity(NO_GENERATION, answer.member_id)
-            elif not self._update_must_rejoin(answer.error_code):
+            elif not self._note_whether_to_rejoin(answer.error_code):
                 self._raise_if_error(answer.error_code)
                 return answer
 
@@ -153,7 +156,7 @@ class GroupMembership:
         wanted_topics = [
             of_topic(name=topic, partition_indexes=some) for topic, some in _group_by_topic(partitions).items()
         ]
-        answer = self._ask_coordinator(
+        answer = self._send_request_to_coordinator(
             OffsetFetchRequest(group_id=self._group, topics=wanted_topics), versions=NAMED_TOPICS_FETCH
         )
         self._raise_if_error(answer.error_code)
@@ -185,17 +188,19 @@ class GroupMembership:
         request = OffsetCommitRequest(
             group_id=self._group, generation_id_or_member_epoch=generation, member_id=member, topics=topics
         )
-        for topic in self._ask_coordinator(request, versions=NAMED_TOPICS_COMMIT).topics:
+        for topic in self._send_request_to_coordinator(request, versions=NAMED_TOPICS_COMMIT).topics:
             for partition in topic.partitions:
                 if partition.error_code not in STALE:
                     self._raise_if_error(partition.error_code)
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _ask_coordinator(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
-        return ask_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
+    def _send_request_to_coordinator(
+        self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)
+    ) -> Any:
+        return send_request_to_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
 
-    def _update_must_rejoin(self, code: int) -> bool:
+    def _note_whether_to_rejoin(self, code: int) -> bool:
         """Return whether to join again, because others came or went, or because we were silent for too long."""
         if code in STALE[1:]:
             self._identity = NOBODY

@@ -13,7 +13,7 @@ from typing import Any, Final
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
-from minibroker.client.coordinator_requests import ask_coordinator
+from minibroker.client.coordinator_requests import send_request_to_coordinator
 from minibroker.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from minibroker.protocol.records.batch import MAX_SEQUENCE
 
@@ -38,7 +38,7 @@ class ProducerIdentity:
         answer = (
             client.retry(lambda: self._init_producer_id(request))
             if transactional_id is None
-            else self._ask_coordinator(request)
+            else self._send_request_to_coordinator(request)
         )
         self.producer_id: int = answer.producer_id
         self.epoch: int = answer.producer_epoch
@@ -63,7 +63,7 @@ class ProducerIdentity:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[of_topic(name=topic, partitions=[index])],
         )
-        answer = self._ask_coordinator(request, ADD_PARTITIONS_VERSION)
+        answer = self._send_request_to_coordinator(request, ADD_PARTITIONS_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
             check_error_code(
                 each.partition_error_code, f"adding {topic}-{index} to transaction {self.transactional_id}"
@@ -80,12 +80,14 @@ class ProducerIdentity:
             producer_epoch=self.epoch,
             committed=commits,
         )
-        self._ask_coordinator(request, END_VERSION)
+        self._send_request_to_coordinator(request, END_VERSION)
         self._added.clear()
 
-    def _ask_coordinator(self, request: Any, highest: int = InitProducerIdRequest.versions[-1]) -> Any:
+    def _send_request_to_coordinator(self, request: Any, highest: int = InitProducerIdRequest.versions[-1]) -> Any:
         assert self.transactional_id is not None
-        answer = ask_coordinator(self._client, "transaction", self.transactional_id, request, highest=highest)
+        answer = send_request_to_coordinator(
+            self._client, "transaction", self.transactional_id, request, highest=highest
+        )
         check_error_code(getattr(answer, "error_code", 0), f"transaction {self.transactional_id}")
         return answer
 

@@ -70,7 +70,7 @@ class OutgoingBatch(NamedTuple):
     sent: SentRequest
 
 
-class Writer:
+class RecordWriter:
     """Records for one topic, which is created if the broker does that. `report` is called for each batch.
 
     `acks` is 0, 1 or -1, which an identity needs. `timeout_ms` bounds one `flush`.

@@ -93,7 +93,7 @@ def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: M
     scope = given("scope", "sasl.oauthbearer.scope")
     context = _make_tls_context(tls)
     return TokenSource(
-        lambda: _ask_for_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
+        lambda: _request_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
     )
 
 
@@ -105,7 +105,7 @@ def _make_tls_context(tls: dict[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-def _ask_for_token(
+def _request_token(
     url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None
 ) -> tuple[str, float]:
     """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
@@ -141,14 +141,14 @@ def _make_unsecured_token_source(module: Mapping[str, str]) -> TokenSource:
         if name.startswith(STRING_CLAIM):
             claims[name.removeprefix(STRING_CLAIM)] = value
         elif name.startswith(NUMBER_CLAIM):
-            claims[name.removeprefix(NUMBER_CLAIM)] = _parse_number(name, value)
+            claims[name.removeprefix(NUMBER_CLAIM)] = _parse_number_of_setting(name, value)
         elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
             raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
     if "sub" not in claims:
         raise SettingError(
             f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
         )
-    life_s = _parse_number(LIFETIME, module.get(LIFETIME, "3600"))
+    life_s = _parse_number_of_setting(LIFETIME, module.get(LIFETIME, "3600"))
     return TokenSource(
         lambda: (_make_unsigned_token(claims, life_s), life_s), _collect_extensions(module, {}, UNSECURED_EXTENSION)
     )
@@ -186,7 +186,7 @@ def _collect_extensions(module: Mapping[str, str], settings: Mapping[str, str], 
     return found
 
 
-def _parse_number(name: str, value: str) -> float:
+def _parse_number_of_setting(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:

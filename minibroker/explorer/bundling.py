@@ -30,25 +30,27 @@ class JavaScriptModule(NamedTuple):
     exports: dict[str, str]
 
 
-def bundle_modules(first_path: str, read: ReadModule) -> str:
-    """Return a script that does what the module `first_path` does. `read` returns the text of a path.
+def bundle_modules(first_path: str, read_module: ReadModule) -> str:
+    """Return a script that does what the module `first_path` does. `read_module` returns the text of a path.
 
     Raises ValueError if modules import each other in a circle, or have a form of import or export that is not known.
     """
     modules: dict[str, JavaScriptModule] = {}
-    _collect_modules(first_path, read, modules, [])
+    _collect_modules(first_path, read_module, modules, [])
     names = {path: f"$module{number}" for number, path in enumerate(modules)}
     return "".join(_wrap_module_in_function(path, module, names) for path, module in modules.items())
 
 
-def _collect_modules(path: str, read: ReadModule, modules: dict[str, JavaScriptModule], importing: list[str]) -> None:
+def _collect_modules(
+    path: str, read_module: ReadModule, modules: dict[str, JavaScriptModule], importing: list[str]
+) -> None:
     """Add a module behind all that it imports."""
     if path in importing:
         raise ValueError(f"{' imports '.join([*importing, path])}")
     if path not in modules:
-        module = parse_module(path, read(path))
+        module = parse_module(path, read_module(path))
         for imported, _ in module.imports:
-            _collect_modules(imported, read, modules, [*importing, path])
+            _collect_modules(imported, read_module, modules, [*importing, path])
         modules[path] = module
 
 

@@ -59,12 +59,12 @@ class PrefetchedSchemas:
                 if named is not None:
                     self._look_up_schema(source, named.schema if isinstance(named.schema, int) else str(named.schema))
 
-    def _look_up_schema(self, source: SchemaSource, named: int | str) -> None:
-        if named not in self._found:
+    def _look_up_schema(self, source: SchemaSource, id_or_guid: int | str) -> None:
+        if id_or_guid not in self._found:
             try:
-                self._found[named] = source.find_schema(named)
+                self._found[id_or_guid] = source.find_schema(id_or_guid)
             except (LookupError, InvalidSchema) as error:
-                self._found[named] = error
+                self._found[id_or_guid] = error
 
     def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
@@ -91,14 +91,14 @@ def add_decoded_values(
 
 
 def _decode_record(
-    decoder: Decoder, record: UndecodedRecord, data: bytes, most: int, seconds: float, *, is_key: bool
+    decoder: Decoder, record: UndecodedRecord, data: bytes, most_bytes: int, seconds: float, *, is_key: bool
 ) -> dict[str, str]:
     named = read_schema_id(data, record.headers, key=is_key)
     if named is None:
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
-        text = format_json(value, indent=2, max_length=most)
+        text = format_json(value, indent=2, max_length=most_bytes)
     except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": make_legible(str(error))}
     return {"decoded": text, "schema": str(named.schema)}

@@ -50,7 +50,7 @@ def _format_partitions(topic: str, partitions: Iterable[int]) -> str:
 # --- topics ---
 
 
-def _list_produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_produced_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
     sent = {
         (find_topic_name(topic, name_of), each.index): each
         for topic in request.topic_data
@@ -115,7 +115,7 @@ def _list_changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects
 # --- groups ---
 
 
-def _describe_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_join_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         is_leader = " as its leader" if answer.leader == answer.member_id else ""
         text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
@@ -126,19 +126,19 @@ def _describe_join(request: Any, answer: Any, name_of: NameOf) -> Effects:
         )
 
 
-def _describe_sync(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_sync_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code and request.assignments:
         text = f"assigned {format_count(len(request.assignments), 'member')} of {request.group_id}"
         yield _make_effect(text, "groups", request.group_id)
 
 
-def _describe_leave(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_leave_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
         yield _make_effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
 
 
-def _describe_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if answer.error_code:
         return
     group = request.group_id
@@ -156,7 +156,7 @@ def _describe_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
         yield _make_effect(f"it is assigned {said}", "groups", group)
 
 
-def _describe_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_offset_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {
         (find_topic_name(topic, name_of), each.partition_index)
         for topic in answer.topics
@@ -175,7 +175,7 @@ def _describe_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
 # --- transactions ---
 
 
-def _describe_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
         view = ("transactions", request.transactional_id) if request.transactional_id else ("",)
@@ -195,7 +195,7 @@ def _describe_partitions_added_to_transaction(request: Any, answer: Any, name_of
                 yield _make_effect(text, "transactions", transactional_id)
 
 
-def _describe_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"
@@ -203,20 +203,20 @@ def _describe_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
 
 
 _EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
-    ApiKey.PRODUCE: _list_produced,
+    ApiKey.PRODUCE: _list_produced_records,
     ApiKey.CREATE_TOPICS: _list_created_topics,
     ApiKey.DELETE_TOPICS: _list_deleted_topics,
     ApiKey.CREATE_PARTITIONS: _list_added_partitions,
     ApiKey.DELETE_RECORDS: _list_deleted_records,
     ApiKey.ALTER_CONFIGS: _list_changed_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _list_changed_configs,
-    ApiKey.JOIN_GROUP: _describe_join,
-    ApiKey.SYNC_GROUP: _describe_sync,
-    ApiKey.LEAVE_GROUP: _describe_leave,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: _describe_heartbeat,
-    ApiKey.OFFSET_COMMIT: _describe_commit,
-    ApiKey.TXN_OFFSET_COMMIT: _describe_commit,
-    ApiKey.INIT_PRODUCER_ID: _describe_init_producer_id,
+    ApiKey.JOIN_GROUP: _describe_effect_of_join_group,
+    ApiKey.SYNC_GROUP: _describe_effect_of_sync_group,
+    ApiKey.LEAVE_GROUP: _describe_effect_of_leave_group,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _describe_effect_of_heartbeat,
+    ApiKey.OFFSET_COMMIT: _describe_effect_of_offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _describe_effect_of_offset_commit,
+    ApiKey.INIT_PRODUCER_ID: _describe_effect_of_init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: _describe_partitions_added_to_transaction,
-    ApiKey.END_TXN: _describe_end_txn,
+    ApiKey.END_TXN: _describe_effect_of_end_txn,
 }

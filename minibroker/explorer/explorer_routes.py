@@ -21,7 +21,7 @@ from minibroker.explorer.transactions_view import make_transaction_routes
 from minibroker.explorer.trying import make_trying_routes
 from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.http_errors import make_status_and_message
+from minibroker.testing.control.http_errors import make_status_name_and_message
 from minibroker.testing.loops import NotRunning
 from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.application import Application
@@ -35,10 +35,10 @@ PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexade
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
-def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
+def make_explorer_routes(broker: Broker, closing_event: asyncio.Event) -> list[Route]:
     """Return the paths of the explorer of a broker in the same event loop, whose journal is on.
 
-    Streams end once `closing` is set.
+    Streams end once `closing_event` is set.
     """
     broker.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     routes = Routes()
@@ -64,7 +64,7 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
         return None if topic is None else topic.name
 
     for part in (
-        make_live_routes(broker, name_of, closing),
+        make_live_routes(broker, name_of, closing_event),
         make_topic_routes(broker),
         make_record_routes(broker),
         make_group_routes(broker, name_of),
@@ -78,22 +78,22 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
     return [*make_page_routes(), *_limit_bodies(routes)]
 
 
-def make_frames_app(host: WatchedServer, closing: asyncio.Event) -> Application:
-    """Return an application that shows the frames that pass a proxy. Its streams end once `closing` is set."""
+def make_frames_app(host: WatchedServer, closing_event: asyncio.Event) -> Application:
+    """Return an application that shows the frames that pass a proxy. Its streams end once `closing_event` is set."""
     host.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
     about = {"bootstrap_servers": host.bootstrap_servers, "nodes": []}
-    return _make_app(("frames",), about, make_live_routes(host, host.topic_name, closing))
+    return _make_app(("frames",), about, make_live_routes(host, host.topic_name, closing_event))
 
 
 def make_saved_frames_app(
-    saved: SavedFrames, path: Path, name_of: NameOf, closing: asyncio.Event, logs: Path | None = None
+    saved: SavedFrames, path: Path, name_of: NameOf, closing_event: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows the frames of a file, and the log directory that belongs to them.
 
-    Its streams end once `closing` is set.
+    Its streams end once `closing_event` is set.
     """
-    routes, about = make_frame_routes(saved, name_of, closing, lambda: SERVER), {"path": make_legible(str(path))}
+    routes, about = make_frame_routes(saved, name_of, closing_event, lambda: SERVER), {"path": make_legible(str(path))}
     if logs is None:
         return _make_app(("frames",), about, routes)
     return _make_app(
@@ -118,7 +118,7 @@ def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Ap
 
     for part in parts:
         routes += part
-    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), make_status_and_message)
+    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), make_status_name_and_message)
 
 
 def _limit_bodies(routes: Routes) -> Routes:

@@ -73,11 +73,11 @@ class FrameFeed:
 
 
 async def iterate_events(
-    feed: FrameFeed, describe_state: DescribeState | None, closing: asyncio.Event
+    feed: FrameFeed, describe_state: DescribeState | None, closing_event: asyncio.Event
 ) -> AsyncIterator[bytes]:
     """Yield server-sent events until the server closes: `frames` as they come, and `describe_state` each second."""
     told_at = -STATE_SECONDS
-    while not closing.is_set():
+    while not closing_event.is_set():
         now = time.monotonic()
         if describe_state is not None and now - told_at >= STATE_SECONDS:
             told_at = now

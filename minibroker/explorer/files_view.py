@@ -145,7 +145,7 @@ def show_file_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
     `next` is where what follows begins, None if nothing does.
     """
     size = Disk().size_bytes(inspected.path)
-    start, length = _choose_window(inspected, at, size)
+    start, length = _choose_byte_window(inspected, at, size)
     with open(inspected.path, "rb") as file:
         file.seek(start)
         data = file.read(length)
@@ -159,7 +159,7 @@ def show_file_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
     }
 
 
-def _choose_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
+def _choose_byte_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
     """Return where to begin to show a file, and how many bytes to show."""
     if inspected.kind is FileKind.LOG:
         return (_find_batch_with_byte(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES

@@ -66,17 +66,17 @@ class WatchedServer(InterceptedHost, Protocol):
         """Return the name of a topic, if it is known."""
 
 
-def make_live_routes(broker: Broker | WatchedServer, name_of: NameOf, closing: asyncio.Event) -> Routes:
+def make_live_routes(broker: Broker | WatchedServer, name_of: NameOf, closing_event: asyncio.Event) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
     return make_frame_routes(
-        broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
+        broker.journal, name_of, closing_event, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
     )
 
 
 def make_frame_routes(
     frames: FrameSource,
     name_of: NameOf,
-    closing: asyncio.Event,
+    closing_event: asyncio.Event,
     servers: Callable[[], str],
     state: DescribeState | None = None,
 ) -> Routes:
@@ -91,7 +91,7 @@ def make_frame_routes(
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
-        stream = iterate_events(FrameFeed(frames, name_of, after), state, closing)
+        stream = iterate_events(FrameFeed(frames, name_of, after), state, closing_event)
         return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")

@@ -129,10 +129,14 @@ def _find_group(broker: Broker, group: str) -> Group:
     return found
 
 
-def _list_lags(broker: Broker, group: Group, assigned: set[str]) -> list[dict[str, Any]]:
+def _list_lags(broker: Broker, group: Group, assigned_partitions: set[str]) -> list[dict[str, Any]]:
     """Return the lag of each partition with a committed offset, and those that are assigned to a member without one."""
     committed = {place: found.offset for place, found in group.offsets.by_partition.items()}
-    places = {(name, int(index)) for name, _, index in (each.rpartition("-") for each in assigned) if index.isdigit()}
+    places = {
+        (name, int(index))
+        for name, _, index in (each.rpartition("-") for each in assigned_partitions)
+        if index.isdigit()
+    }
     lags = []
     for topic, index in sorted(committed.keys() | places)[:MOST_OFFSETS]:
         partition = find_local_partition(broker, topic, index)

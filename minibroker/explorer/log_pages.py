@@ -98,7 +98,9 @@ async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Rec
 def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -> _FoundInBytes:
     found = _FoundInBytes([], query.first, [])
     for position, header in iterate_batches_in(data):
-        for record in () if header.is_control else _iterate_records_of_beginning(data, position, header, found.stopped):
+        for record in (
+            () if header.is_control else _iterate_records_of_incomplete_batch(data, position, header, found.stopped)
+        ):
             if record.offset >= query.first:
                 found = found._replace(following=record.offset + 1)
                 if query.matches(record):
@@ -129,8 +131,8 @@ def get_full_size(data: bytes) -> int:
     return data.size if isinstance(data, BytesBeginning) else len(data)
 
 
-def _iterate_records_of_beginning(
-    data: bytes, position: int, header: BatchHeader, stopped: list[str]
+def _iterate_records_of_incomplete_batch(
+    data: bytes, position: int, header: BatchHeader, reasons_to_stop: list[str]
 ) -> Iterator[Record]:
     """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
     try:
@@ -139,12 +141,14 @@ def _iterate_records_of_beginning(
             return
         payload, is_whole = _read_payload(data, position, header)
         if not is_whole:
-            stopped.append(
+            reasons_to_stop.append(
                 f"offset {header.base_offset}: of the batch only the first {BATCH_BYTES >> 20} MiB are shown"
             )
         yield from _iterate_records(payload, header, is_whole=is_whole)
     except (KafkaError, MalformedRecord, MalformedVarint) as error:
-        stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {make_legible(str(error))}")
+        reasons_to_stop.append(
+            f"offset {header.base_offset}: the batch cannot be read to its end: {make_legible(str(error))}"
+        )
 
 
 def _read_payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bool]:

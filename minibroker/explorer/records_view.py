@@ -141,7 +141,7 @@ def _get_bytes_if_whole(data: bytes | None) -> bytes | None:
     return None if isinstance(data, BytesBeginning) else data
 
 
-def make_record_matcher(text: str, where: SearchedPart) -> MatchesRecord:
+def make_record_matcher(text: str, searched_part: SearchedPart) -> MatchesRecord:
     """Return whether a record has a text, in any case of its letters."""
     wanted = text.lower().encode()
     if not wanted:
@@ -152,11 +152,13 @@ def make_record_matcher(text: str, where: SearchedPart) -> MatchesRecord:
         return any(wanted in (data or b"")[at : at + PIECE_BYTES + len(wanted) - 1].lower() for at in pieces)
 
     def matches(record: StoredRecord) -> bool:
-        headers = where in ("any", "header") and any(has(name.encode()) or has(value) for name, value in record.headers)
+        headers = searched_part in ("any", "header") and any(
+            has(name.encode()) or has(value) for name, value in record.headers
+        )
         return (
             headers
-            or (where in ("any", "key") and has(record.key))
-            or (where in ("any", "value") and has(record.value))
+            or (searched_part in ("any", "key") and has(record.key))
+            or (searched_part in ("any", "value") and has(record.value))
         )
 
     return matches

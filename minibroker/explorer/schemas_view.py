@@ -11,7 +11,7 @@ from uuid import UUID
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.records_view import indent_json
 from minibroker.registry.state.coroutine_slices import LoopSlices
-from minibroker.registry.state.qualified_subjects import qualify_within
+from minibroker.registry.state.qualified_subjects import qualify_subject_within_context
 from minibroker.registry.state.registry_configs import find_config, find_mode, get_compatibility_level
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.registry.state.schema_records import StoredSchema
@@ -39,7 +39,7 @@ def make_schema_routes(broker: Broker) -> Routes:
         subjects = list(islice(state.iterate_subjects_with_prefix(""), MOST_SUBJECTS))
         found = []
         for name in subjects:
-            await slices.pause_if_slice_over()
+            await slices.yield_to_loop_if_slice_is_over()
             if name in state.versions:  # still
                 found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
@@ -80,7 +80,8 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         said = _describe_schema(state, found) | {
             "references": [
-                [each.name, qualify_within(subject, each.subject), each.version] for each in found.references
+                [each.name, qualify_subject_within_context(subject, each.subject), each.version]
+                for each in found.references
             ],
             "referrers": list(islice(_iterate_referrers(state, found), MOST_REFERRERS)),
             "metadata": found.metadata,
@@ -122,7 +123,7 @@ def _list_versions(state: SchemaState, subject: str) -> list[StoredSchema]:
 
 def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
     versions = _list_versions(state, subject)
-    latest = state.find_latest(subject)
+    latest = state.find_latest_version(subject)
     return {
         "name": subject,
         "kind": versions[-1].kind,

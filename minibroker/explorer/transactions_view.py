@@ -61,7 +61,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
 def _describe_producer(broker: Broker, topic: str, index: int, producer_id: int) -> dict[str, Any]:
     partition = find_local_partition(broker, topic, index)
     said: dict[str, Any] = {"topic": topic, "partition": index, "producer_id": producer_id, "batches": []}
-    entry = None if partition is None else partition.log.producers.find_entry(producer_id)
+    entry = None if partition is None else partition.log.producers.find_producer_entry(producer_id)
     if entry is not None:
         said["epoch"], said["first_offset"] = entry.epoch, entry.transaction_first_offset
         said["batches"] = [dict(zip(BATCH, batch, strict=True)) for batch in entry.batches]

@@ -30,10 +30,10 @@ def make_tree_of_parts(part: ExplainedPart, data: bytes) -> dict[str, Any]:
     }
 
 
-def _make_bytes_block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
+def _make_bytes_block(data: bytes, hidden_parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the beginning of a block, with zeros in the place of secrets."""
     shown = bytearray(data[:SHOWN_BYTES])
-    for row in hidden:
+    for row in hidden_parts:
         end = min(row["end"], len(shown))
         shown[row["start"] : end] = bytes(max(end - row["start"], 0))
     return {"size": len(data), "base64": b64encode(shown).decode()}

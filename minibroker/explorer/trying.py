@@ -171,18 +171,33 @@ class _RequestForm:
         """Describe the fields of a struct."""
         return [self._describe_field(place) for place in self._list_field_places(struct)]
 
-    def _describe_field(self, place: FieldInVersion) -> dict[str, Any]:
-        facts = place.field.facts
-        said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
-        return said | {"versions": format_versions(facts.present, self._newest)} | self._describe_field_type(place.kind)
+    def _describe_field(self, versioned_field: FieldInVersion) -> dict[str, Any]:
+        facts = versioned_field.field.facts
+        said = {
+            "name": versioned_field.name,
+            "nullable": versioned_field.nullable,
+            "about": facts.about,
+            "tagged": versioned_field.tagged,
+        }
+        return (
+            said
+            | {"versions": format_versions(facts.present, self._newest)}
+            | self._describe_field_type(versioned_field.kind)
+        )
 
-    def _describe_field_type(self, kind: FieldType) -> dict[str, Any]:
-        said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
-        if kind.struct is not None:
-            return said | {"fields": self.describe_fields(kind.struct), "blank": self.choose_values(kind.struct)}
-        if kind.item is not None:
-            return said | {"item": self._describe_field_type(kind.item), "blank": self._make_value("", kind.item)}
-        return said | {"kind": KINDS.get(kind.code, "integer")}
+    def _describe_field_type(self, field_type: FieldType) -> dict[str, Any]:
+        said: dict[str, Any] = {"type": format_type(field_type), "kind": KINDS.get(field_type.code, field_type.code)}
+        if field_type.struct is not None:
+            return said | {
+                "fields": self.describe_fields(field_type.struct),
+                "blank": self.choose_values(field_type.struct),
+            }
+        if field_type.item is not None:
+            return said | {
+                "item": self._describe_field_type(field_type.item),
+                "blank": self._make_value("", field_type.item),
+            }
+        return said | {"kind": KINDS.get(field_type.code, "integer")}
 
     def choose_values(self, struct: type) -> dict[str, Any]:
         """Return values for the fields of a struct."""
@@ -194,30 +209,34 @@ class _RequestForm:
             values["name"] = ""
         return values
 
-    def _choose_value(self, place: FieldInVersion) -> Any:
-        if place.name in TOPIC_NAMES and place.kind.code == "string" and not place.nullable:
+    def _choose_value(self, versioned_field: FieldInVersion) -> Any:
+        if (
+            versioned_field.name in TOPIC_NAMES
+            and versioned_field.kind.code == "string"
+            and not versioned_field.nullable
+        ):
             return self._topic
-        if place.name in SENSIBLE:
-            return SENSIBLE[place.name]
-        if place.name == "topic_id":
+        if versioned_field.name in SENSIBLE:
+            return SENSIBLE[versioned_field.name]
+        if versioned_field.name == "topic_id":
             return format_uuid(self._topic_id)
-        if place.tagged or (place.nullable and place.kind.code != "records"):
-            return None if place.nullable else self._make_default(place)
-        return self._make_value(place.name, place.kind, self._make_default(place))
+        if versioned_field.tagged or (versioned_field.nullable and versioned_field.kind.code != "records"):
+            return None if versioned_field.nullable else self._make_default(versioned_field)
+        return self._make_value(versioned_field.name, versioned_field.kind, self._make_default(versioned_field))
 
-    def _make_default(self, place: FieldInVersion) -> Any:
-        default = place.field.facts.default
+    def _make_default(self, versioned_field: FieldInVersion) -> Any:
+        default = versioned_field.field.facts.default
         return None if default is ... or isinstance(default, bytes) else default
 
-    def _make_value(self, name: str, kind: FieldType, default: Any = None) -> Any:
-        if kind.struct is not None:
-            return self.choose_values(kind.struct)
-        if kind.item is not None:
-            return [self._make_item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
-        if kind.code == "string":
+    def _make_value(self, name: str, field_type: FieldType, default: Any = None) -> Any:
+        if field_type.struct is not None:
+            return self.choose_values(field_type.struct)
+        if field_type.item is not None:
+            return [self._make_item(name, field_type.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
+        if field_type.code == "string":
             return default or ""
         blank = {"?": False, "bytes": "", "records": "", "16s": format_uuid(bytes(16))}
-        return blank.get(kind.code, 0) if default is None else default
+        return blank.get(field_type.code, 0) if default is None else default
 
     def _make_item(self, name: str, item: FieldType) -> Any:
         if item.code == "string":
@@ -233,21 +252,21 @@ class _RequestForm:
         return VERSION.pack(0) + bytes(subscription.encode(0))
 
 
-def encode_composed_request(composed: ComposedRequest, now_ms: int) -> bytes:
+def encode_composed_request(composed_request: ComposedRequest, now_ms: int) -> bytes:
     """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
-    key = find_api_key(composed.api)
+    key = find_api_key(composed_request.api)
     message = get_request_class(key)
-    message.check_version(composed.version)
-    written = partial(compose_records, now_ms=now_ms, magic=get_message_format_of_produce(composed.version))
+    message.check_version(composed_request.version)
+    written = partial(compose_records, now_ms=now_ms, magic=get_message_format_of_produce(composed_request.version))
     header = RequestHeader(
         request_api_key=key,
-        request_api_version=composed.version,
-        correlation_id=composed.correlation_id,
-        client_id=composed.client_id,
+        request_api_version=composed_request.version,
+        correlation_id=composed_request.correlation_id,
+        client_id=composed_request.client_id,
     )
     try:
-        body = _build_message(message, composed.fields, written).encode(composed.version)
-        frame = header.encode(get_request_header_version(key, composed.version)) + bytes(body)
+        body = _build_message(message, composed_request.fields, written).encode(composed_request.version)
+        frame = header.encode(get_request_header_version(key, composed_request.version)) + bytes(body)
     except (PackingError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a value does not fit its field: {error}") from None
     return SIZE.pack(len(frame)) + frame
@@ -263,19 +282,19 @@ def _build_message(struct: type, values: dict[str, Any], compose_records: Compos
     return struct(**{name: _convert_value(known[name].kind, value, compose_records) for name, value in given.items()})
 
 
-def _convert_value(kind: FieldType, value: Any, compose_records: ComposeRecords) -> Any:
+def _convert_value(field_type: FieldType, value: Any, compose_records: ComposeRecords) -> Any:
     if value is None:
         return None
-    if kind.struct is not None:
-        return _build_message(kind.struct, value, compose_records)
-    if kind.item is not None:
-        return [_convert_value(kind.item, each, compose_records) for each in value]
+    if field_type.struct is not None:
+        return _build_message(field_type.struct, value, compose_records)
+    if field_type.item is not None:
+        return [_convert_value(field_type.item, each, compose_records) for each in value]
     convert: dict[str, Callable[[Any], Any]] = {
         "16s": parse_uuid,
         "bytes": bytes.fromhex,
         "records": compose_records,
     }
-    return convert.get(kind.code, lambda same: same)(value)
+    return convert.get(field_type.code, lambda same: same)(value)
 
 
 def _decode_hex(digits: str) -> bytes:

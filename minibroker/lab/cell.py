@@ -48,7 +48,7 @@ class CodeCell:
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                value = await self._evaluate(code, name)
+                value = await self._evaluate_last_expression(code, name)
                 if value is not None:
                     print(repr(value))
             except (Exception, *ENDS) as error:
@@ -59,18 +59,18 @@ class CodeCell:
         more = len(text) - MOST_CHARACTERS
         return text if more <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {more:,} more characters"
 
-    async def _evaluate(self, code: str, name: str) -> Any:
+    async def _evaluate_last_expression(self, code: str, name: str) -> Any:
         """Return the value of the last statement, if it is an expression."""
         tree = ast.parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        await self._run_to_end(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        await self._run_code_and_await_result(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if last is None:
             return None
-        return await self._run_to_end(
+        return await self._run_code_and_await_result(
             compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[attr-defined]
         )
 
-    async def _run_to_end(self, code: Any) -> Any:
+    async def _run_code_and_await_result(self, code: Any) -> Any:
         result = eval(code, self.names)
         return await result if inspect.iscoroutine(result) and code.co_flags & inspect.CO_COROUTINE else result
 

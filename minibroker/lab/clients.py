@@ -119,7 +119,7 @@ class LabClient:
         """Call `action` until it succeeds."""
         return await self.client.retry(action)
 
-    async def ask_coordinator(self, kind: CoordinatorKind, request: Message, highest: int = NEWEST) -> Any:
+    async def send_request_to_coordinator(self, kind: CoordinatorKind, request: Message, highest: int = NEWEST) -> Any:
         """Return the answer of the coordinator; it keeps errors that cannot be retried."""
 
         async def ask() -> Any:

@@ -53,7 +53,7 @@ class Consumer(LabClient):
 
     async def run_one_round(self) -> None:
         heartbeat = HeartbeatRequest(group_id=self.name, generation_id=self._generation, member_id=self._member)
-        if await self._rejoin_if_left_behind(await self.ask_coordinator("group", heartbeat)):
+        if await self._rejoin_if_left_behind(await self.send_request_to_coordinator("group", heartbeat)):
             return
         before = dict(self._positions)
         await self.retry_until_done(self._fetch_from_leaders)
@@ -65,7 +65,7 @@ class Consumer(LabClient):
 
     async def tear_down(self) -> None:
         leaving = LeaveGroupRequest.MemberIdentity(member_id=self._member)
-        await self.ask_coordinator(
+        await self.send_request_to_coordinator(
             "group", LeaveGroupRequest(group_id=self.name, member_id=self._member, members=[leaving])
         )
 
@@ -97,7 +97,7 @@ class Consumer(LabClient):
         """Ask to join; return whether that was enough."""
         subscription = encode_with_version(ConsumerProtocolSubscription(topics=[self.topic]))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
-        joined = await self.ask_coordinator(
+        joined = await self.send_request_to_coordinator(
             "group",
             JoinGroupRequest(
                 group_id=self.name,
@@ -116,17 +116,19 @@ class Consumer(LabClient):
         self._member, self._generation = joined.member_id, joined.generation_id
         return await self._sync_group(joined)
 
-    async def _sync_group(self, joined: Any) -> bool:
+    async def _sync_group(self, join_response: Any) -> bool:
         """Learn which partitions are ours, as the leader says; return whether the group still has this member."""
-        synced = await self.ask_coordinator(
+        synced = await self.send_request_to_coordinator(
             "group",
             SyncGroupRequest(
                 group_id=self.name,
                 generation_id=self._generation,
                 member_id=self._member,
                 protocol_type=PROTOCOL_TYPE,
-                protocol_name=joined.protocol_name,
-                assignments=await self._assign_partitions(joined.members) if joined.leader == self._member else [],
+                protocol_name=join_response.protocol_name,
+                assignments=await self._assign_partitions(join_response.members)
+                if join_response.leader == self._member
+                else [],
             ),
         )
         if self._has_to_rejoin(synced):
@@ -153,7 +155,7 @@ class Consumer(LabClient):
             return
         asked = OFFSETS_TOPIC(name=self.topic, partition_indexes=[index for _, index in partitions])
         request = OffsetFetchRequest(group_id=self.name, topics=[asked])
-        answer = await self.ask_coordinator("group", request, NAMED_TOPICS_FETCH[1])
+        answer = await self.send_request_to_coordinator("group", request, NAMED_TOPICS_FETCH[1])
         for topic in answer.topics:
             for each in topic.partitions:
                 self._positions[topic.name, each.partition_index] = max(0, each.committed_offset)
@@ -171,7 +173,7 @@ class Consumer(LabClient):
             member_id=self._member,
             topics=[COMMITTED_TOPIC(name=self.topic, partitions=some)],
         )
-        answer = await self.ask_coordinator("group", request, NAMED_TOPICS_COMMIT[1])
+        answer = await self.send_request_to_coordinator("group", request, NAMED_TOPICS_COMMIT[1])
         for topic in answer.topics:
             for each in topic.partitions:
                 if await self._rejoin_if_left_behind(each):

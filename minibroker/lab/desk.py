@@ -84,11 +84,11 @@ class LabDesk:
         await broker.astart()
         self.clients = LabClients(lambda: broker.bootstrap_servers, KINDS)
         broker.journal.on()
-        self.app = make_control_app(broker, closing=self._closing)
+        self.app = make_control_app(broker, closing_event=self._closing)
         self.app.add_routes(make_lab_routes(broker, self.clients))
         broker.journal.add_exchanges(frames)
 
-    def take_message(self, message: Mapping[str, Any]) -> None:
+    def process_page_message(self, message: Mapping[str, Any]) -> None:
         """Take a message of the page."""
         if "stop" in message:
             answering = self._answering.get(message["stop"])
@@ -133,10 +133,10 @@ def install_threads_and_network() -> None:
     MemoryNetwork(asyncio.get_running_loop()).replace_sockets()
 
 
-async def open_desk(tell: PostMessage, path: str | None = None) -> LabDesk:
+async def open_desk(post_message: PostMessage, path: str | None = None) -> LabDesk:
     """Return a desk that answers, for a file or a new broker. Raises LabFileError, FlowError."""
     install_threads_and_network()
-    desk = LabDesk(tell)
+    desk = LabDesk(post_message)
     if path is None:
         await desk.start()
     else:

@@ -30,7 +30,7 @@ class LabBroker(Broker):
     def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
         return LabRegistry(self, None)
 
-    async def ask_registry(self, request: Request) -> Answer:
+    async def send_request_to_registry(self, request: Request) -> Answer:
         """Answer a request to the registry. Raises NotRunning."""
         assert isinstance(self.registry, LabRegistry)
         return await self.registry.answer(request)

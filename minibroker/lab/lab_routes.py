@@ -56,7 +56,7 @@ def make_lab_routes(broker: LabBroker, clients: LabClients) -> Routes:
     @routes.post("/registry")
     async def ask_registry(method: str, path: str, body: str = "") -> dict[str, Any]:
         """Send a request to the schema registry; return its answer."""
-        answer = await broker.ask_registry(Request.make_request(method, path, JSON_BODY, body.encode()))
+        answer = await broker.send_request_to_registry(Request.make_request(method, path, JSON_BODY, body.encode()))
         return {"status": answer.status, "body": cast(bytes, answer.body).decode()}
 
     return routes

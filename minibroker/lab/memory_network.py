@@ -186,7 +186,7 @@ class MemoryTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing or not data:
             return
-        self.other._receive(bytes(data))
+        self.other._queue_received_data(bytes(data))
         if not self._is_told_to_pause and self.get_write_buffer_size() > self._high_bytes:
             self._is_told_to_pause = True
             self._protocol.pause_writing()
@@ -214,8 +214,8 @@ class MemoryTransport(asyncio.Transport):
         """End the connection; what was written still arrives."""
         if not self._is_closing:
             self._is_closing = True
-            self.other._receive(None)
-            self._loop.call_soon(self._tell_connection_lost, None)
+            self.other._queue_received_data(None)
+            self._loop.call_soon(self._report_connection_lost, None)
 
     def abort(self) -> None:
         """End the connection; what has not arrived never does."""
@@ -223,12 +223,12 @@ class MemoryTransport(asyncio.Transport):
             self._is_closing = True
             self.other._inbox.clear()
             self.other._inbox_bytes = 0
-            self.other._receive(None)
-            self._loop.call_soon(self._tell_connection_lost, None)
+            self.other._queue_received_data(None)
+            self._loop.call_soon(self._report_connection_lost, None)
 
     # --- from the other end
 
-    def _receive(self, data: bytes | None) -> None:
+    def _queue_received_data(self, data: bytes | None) -> None:
         self._inbox.append(data)
         self._inbox_bytes += len(data or b"")
         self._schedule_delivery()
@@ -244,16 +244,16 @@ class MemoryTransport(asyncio.Transport):
         while self._inbox and not self._is_reading_paused and not self._is_closing:
             data = self._inbox.popleft()
             if data is None:
-                self._tell_end()
+                self._report_end_of_stream()
                 return
             self._inbox_bytes -= len(data)
             if isinstance(self._protocol, asyncio.BufferedProtocol):
-                self._fill_buffers(data)
+                self._fill_protocol_buffers(data)
             else:
                 self._protocol.data_received(data)
         self.other._resume_writing_if_drained()
 
-    def _fill_buffers(self, data: bytes) -> None:
+    def _fill_protocol_buffers(self, data: bytes) -> None:
         left = memoryview(data)
         while left and not self._is_closing:
             if self._is_reading_paused:
@@ -267,12 +267,12 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.buffer_updated(size_bytes)
             left = left[size_bytes:]
 
-    def _tell_end(self) -> None:
+    def _report_end_of_stream(self) -> None:
         """Tell the protocol that the other end has closed, which it cannot answer any more."""
         if not self._is_closing:
             self._is_closing = True
             self._protocol.eof_received()
-            self._tell_connection_lost(None)
+            self._report_connection_lost(None)
 
     def _resume_writing_if_drained(self) -> None:
         if self._is_told_to_pause and self.get_write_buffer_size() <= self._high_bytes:
@@ -280,7 +280,7 @@ class MemoryTransport(asyncio.Transport):
             if not self._is_closing:
                 self._protocol.resume_writing()
 
-    def _tell_connection_lost(self, error: Exception | None) -> None:
+    def _report_connection_lost(self, error: Exception | None) -> None:
         protocol, self._protocol = self._protocol, asyncio.Protocol()
         self._inbox.clear()
         self._inbox_bytes = 0

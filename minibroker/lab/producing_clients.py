@@ -68,7 +68,7 @@ class TransactionalProducer(Producer):
     async def set_up(self) -> None:
         await super().set_up()
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-        answer = await self.ask_coordinator("transaction", request)
+        answer = await self.send_request_to_coordinator("transaction", request)
         check_error_code(answer.error_code, f"transaction {self.name}")
         self._id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences = dict.fromkeys(self._of_topic, 0)
@@ -106,7 +106,7 @@ class TransactionalProducer(Producer):
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[of_topic(name=partition[0], partitions=[partition[1]])],
         )
-        answer = await self.ask_coordinator("transaction", request, ADD_VERSION)
+        answer = await self.send_request_to_coordinator("transaction", request, ADD_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
             check_error_code(
                 each.partition_error_code, f"adding {partition[0]}-{partition[1]} to transaction {self.name}"
@@ -118,7 +118,7 @@ class TransactionalProducer(Producer):
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self._id, producer_epoch=self._epoch, committed=commits
         )
-        answer = await self.ask_coordinator("transaction", request, END_VERSION)
+        answer = await self.send_request_to_coordinator("transaction", request, END_VERSION)
         check_error_code(answer.error_code, f"transaction {self.name}")
         self._is_open = False
         self.said = f"transaction {self._transactions} is {'committed' if commits else 'aborted'}, epoch {self._epoch}"

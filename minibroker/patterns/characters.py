@@ -12,7 +12,7 @@ ALL = (1 << SIZE) - 1
 NO_NEWLINE = ALL & ~(1 << ord("\n"))
 
 
-def make_set(characters: Iterable[str]) -> int:
+def make_character_set(characters: Iterable[str]) -> int:
     """Return the set of these characters."""
     bits = 0
     for character in characters:
@@ -20,39 +20,39 @@ def make_set(characters: Iterable[str]) -> int:
     return bits
 
 
-def _make_set_where(belongs: Callable[[str], bool]) -> int:
-    return make_set(character for character in map(chr, range(SIZE)) if belongs(character))
+def _make_character_set_where(belongs: Callable[[str], bool]) -> int:
+    return make_character_set(character for character in map(chr, range(SIZE)) if belongs(character))
 
 
-def add_other_cases(bits: int) -> int:
+def add_other_cases_to_set(character_set: int) -> int:
     """Return the set with each letter in both cases."""
-    upper = bits & UPPER
-    lower = bits & LOWER
-    return bits | upper << 32 | lower >> 32
+    upper = character_set & UPPER
+    lower = character_set & LOWER
+    return character_set | upper << 32 | lower >> 32
 
 
-LOWER = make_set(string.ascii_lowercase)
-UPPER = make_set(string.ascii_uppercase)
-DIGITS = make_set(string.digits)
-WORD = LOWER | UPPER | DIGITS | make_set("_")
-PUNCTUATION = make_set(string.punctuation)
+LOWER = make_character_set(string.ascii_lowercase)
+UPPER = make_character_set(string.ascii_uppercase)
+DIGITS = make_character_set(string.digits)
+WORD = LOWER | UPPER | DIGITS | make_character_set("_")
+PUNCTUATION = make_character_set(string.punctuation)
 
-PERL_CLASSES = {"d": DIGITS, "s": make_set("\t\n\f\r "), "w": WORD}
+PERL_CLASSES = {"d": DIGITS, "s": make_character_set("\t\n\f\r "), "w": WORD}
 POSIX_CLASSES = {
     "alnum": LOWER | UPPER | DIGITS,
     "alpha": LOWER | UPPER,
     "ascii": ALL,
-    "blank": make_set("\t "),
-    "cntrl": _make_set_where(lambda character: ord(character) < 32 or ord(character) == 127),
+    "blank": make_character_set("\t "),
+    "cntrl": _make_character_set_where(lambda character: ord(character) < 32 or ord(character) == 127),
     "digit": DIGITS,
     "graph": LOWER | UPPER | DIGITS | PUNCTUATION,
     "lower": LOWER,
-    "print": LOWER | UPPER | DIGITS | PUNCTUATION | make_set(" "),
+    "print": LOWER | UPPER | DIGITS | PUNCTUATION | make_character_set(" "),
     "punct": PUNCTUATION,
-    "space": make_set("\t\n\v\f\r "),
+    "space": make_character_set("\t\n\v\f\r "),
     "upper": UPPER,
     "word": WORD,
-    "xdigit": DIGITS | make_set("abcdefABCDEF"),
+    "xdigit": DIGITS | make_character_set("abcdefABCDEF"),
 }
 
 _CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
@@ -70,7 +70,7 @@ def find_unicode_class(name: str) -> int | None:
     if name == "Any":
         return ALL
     if name in CATEGORIES:
-        return _make_set_where(lambda character: unicodedata.category(character).startswith(name))
+        return _make_character_set_where(lambda character: unicodedata.category(character).startswith(name))
     if name == "Latin":
         return LOWER | UPPER
     if name == "Common":

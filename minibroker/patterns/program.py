@@ -72,12 +72,12 @@ class Pattern:
         self._kinds: list[InstructionKind] = []
         self._arguments: list[int] = []
         self._places: list[Assertion] = list(Assertion)
-        self._emit_node(PatternReader(text).read_pattern())
+        self._add_instructions_of_node(PatternReader(text).read_pattern())
         self._add_instruction(InstructionKind.MATCH)
         self._following: dict[CharacterContext, dict[str, ProgramState]] = {}  # by character: what is reached after it
         self._ends: dict[CharacterContext, bool] = {}  # whether the name may end there
 
-    def select_matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
+    def select_matching_names(self, names: Iterable[str]) -> Steps[frozenset[str]]:
         """Return the (ASCII) names that match as a whole. Raises InvalidPattern if that takes too long."""
         self.effort = 0
         found = []
@@ -103,7 +103,7 @@ class Pattern:
                 return False
             before = CharacterContext(state, False, _is_word(character))
         if before not in self._ends:
-            closed = self._follow_empty_moves(before.state, before.list_assertions(None))
+            closed = self._list_instructions_reached_without_character(before.state, before.list_assertions(None))
             self._ends[before] = any(self._kinds[index] is InstructionKind.MATCH for index in closed)
         return self._ends[before]
 
@@ -111,11 +111,15 @@ class Pattern:
         bit = ord(character)
         return frozenset(
             index + 1
-            for index in self._follow_empty_moves(before.state, before.list_assertions(character))
+            for index in self._list_instructions_reached_without_character(
+                before.state, before.list_assertions(character)
+            )
             if self._kinds[index] is InstructionKind.CHARACTERS and self._arguments[index] >> bit & 1
         )
 
-    def _follow_empty_moves(self, state: ProgramState, holding: frozenset[Assertion]) -> set[int]:
+    def _list_instructions_reached_without_character(
+        self, state: ProgramState, true_assertions: frozenset[Assertion]
+    ) -> set[int]:
         """Return all instructions that are reached from `state` without a character."""
         waiting = list(state)
         reached = set(waiting)
@@ -127,7 +131,7 @@ class Pattern:
                 following = (index + 1, argument)
             elif kind is InstructionKind.JUMP:
                 following = (argument,)
-            elif kind is InstructionKind.PLACE and self._places[argument] in holding:
+            elif kind is InstructionKind.PLACE and self._places[argument] in true_assertions:
                 following = (index + 1,)
             for each in following:
                 if each not in reached:
@@ -147,43 +151,43 @@ class Pattern:
         self._arguments.append(argument)
         return len(self._kinds) - 1
 
-    def _emit_node(self, node: Node) -> None:
+    def _add_instructions_of_node(self, node: Node) -> None:
         if isinstance(node, Characters):
             self._add_instruction(InstructionKind.CHARACTERS, node.bits)
         elif isinstance(node, PlaceNode):
             self._add_instruction(InstructionKind.PLACE, self._places.index(node.assertion))
         elif isinstance(node, Sequence):
             for part in node.parts:
-                self._emit_node(part)
+                self._add_instructions_of_node(part)
         elif isinstance(node, Choice):
-            self._emit_choice(node)
+            self._add_instructions_of_choice(node)
         else:
-            self._emit_repeat(node)
+            self._add_instructions_of_repeat(node)
 
-    def _emit_choice(self, node: Choice) -> None:
+    def _add_instructions_of_choice(self, node: Choice) -> None:
         jumps = []
         for part in node.parts[:-1]:
             split = self._add_instruction(InstructionKind.SPLIT)
-            self._emit_node(part)
+            self._add_instructions_of_node(part)
             jumps.append(self._add_instruction(InstructionKind.JUMP))
             self._arguments[split] = len(self._kinds)
-        self._emit_node(node.parts[-1])
+        self._add_instructions_of_node(node.parts[-1])
         for jump in jumps:
             self._arguments[jump] = len(self._kinds)
 
-    def _emit_repeat(self, node: Repeat) -> None:
+    def _add_instructions_of_repeat(self, node: Repeat) -> None:
         for _ in range(node.least):
-            self._emit_node(node.part)
+            self._add_instructions_of_node(node.part)
         if node.most is None:
             split = self._add_instruction(InstructionKind.SPLIT)
-            self._emit_node(node.part)
+            self._add_instructions_of_node(node.part)
             self._add_instruction(InstructionKind.JUMP, split)
             self._arguments[split] = len(self._kinds)
             return
         splits = []
         for _ in range(node.most - node.least):
             splits.append(self._add_instruction(InstructionKind.SPLIT))
-            self._emit_node(node.part)
+            self._add_instructions_of_node(node.part)
         for split in splits:
             self._arguments[split] = len(self._kinds)
 

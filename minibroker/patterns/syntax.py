@@ -13,7 +13,7 @@ from minibroker.patterns.characters import (
     NO_NEWLINE,
     PERL_CLASSES,
     POSIX_CLASSES,
-    add_other_cases,
+    add_other_cases_to_set,
     find_unicode_class,
 )
 
@@ -111,7 +111,7 @@ class PatternReader:
         if depth > MAXIMUM_DEPTH:
             raise InvalidPattern("expression nests too deeply")
         parts = [self._read_sequence(depth)]
-        while self._take_text("|"):
+        while self._skip_text_if_next("|"):
             parts.append(self._read_sequence(depth))
         return parts[0] if len(parts) == 1 else Choice(tuple(parts))
 
@@ -119,17 +119,17 @@ class PatternReader:
         parts: list[Node] = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
             self._check_no_operator()
-            if self._take_text("\\Q"):
+            if self._skip_text_if_next("\\Q"):
                 parts += self._read_quoted()
             else:
-                part = self._read_atom(depth)
+                part = self._read_single_element(depth)
                 if part is not None:
                     parts.append(part)
             if parts:  # after what only sets flags, an operator is for what stands before
                 parts.append(self._read_operator(parts.pop()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
-    def _read_atom(self, depth: int) -> Node | None:
+    def _read_single_element(self, depth: int) -> Node | None:
         """Read one character, set, place or group; None if it only sets flags."""
         character = self._take_character()
         if character == "(":
@@ -165,7 +165,7 @@ class PatternReader:
         counts = self._read_counts()
         if counts is None:
             return part
-        self._take_text("?")  # not greedy: the same names match
+        self._skip_text_if_next("?")  # not greedy: the same names match
         if self._read_counts() is not None:
             raise InvalidPattern("invalid nested repetition operator", self._text[start : self._position])
         least, most = counts
@@ -192,13 +192,13 @@ class PatternReader:
 
     def _read_group(self, depth: int) -> Node | None:
         flags = self._ignores_case, self._dot
-        if self._take_text("?"):
-            if self._take_text("P<") or self._take_text("<"):
+        if self._skip_text_if_next("?"):
+            if self._skip_text_if_next("P<") or self._skip_text_if_next("<"):
                 self._read_name()
             elif not self._read_flags():
                 return None
         node = self._read_choice(depth + 1)
-        if not self._take_text(")"):
+        if not self._skip_text_if_next(")"):
             raise InvalidPattern("missing closing )")
         self._ignores_case, self._dot = flags
         return node
@@ -236,7 +236,7 @@ class PatternReader:
 
     def _make_literal(self, code: int) -> Node:
         bits = 1 << code if code < 128 else 0  # no topic's name has any other
-        return Characters(add_other_cases(bits) if self._ignores_case else bits)
+        return Characters(add_other_cases_to_set(bits) if self._ignores_case else bits)
 
     def _read_escape(self) -> Node:
         letter = self._take_character(TRAILING)
@@ -272,7 +272,7 @@ class PatternReader:
         if known is None:
             raise InvalidPattern("invalid character class range", f"\\{letter}{{{name}}}")
         if self._ignores_case:
-            known = add_other_cases(known)
+            known = add_other_cases_to_set(known)
         return ALL & ~known if negated else known
 
     def _read_character_code(self, letter: str) -> int:
@@ -288,7 +288,7 @@ class PatternReader:
         raise InvalidPattern("invalid escape sequence", f"\\{letter}")
 
     def _read_hexadecimal(self) -> int:
-        if self._take_text("{"):
+        if self._skip_text_if_next("{"):
             end = self._text.find("}", self._position)
             digits, self._position = self._text[self._position : max(end, 0)], end + 1
         else:
@@ -314,19 +314,19 @@ class PatternReader:
 
     def _read_set(self) -> int:
         start = self._position - 1
-        negated = self._take_text("^")
+        negated = self._skip_text_if_next("^")
         bits, first = 0, True
         while first or self._peek_character() != "]":
             if self._position >= len(self._text):
                 raise InvalidPattern("missing closing ]", self._text[start:])
-            bits |= self._read_member()
+            bits |= self._read_set_member()
             first = False
         self._position += 1
         if self._ignores_case:
-            bits = add_other_cases(bits)
+            bits = add_other_cases_to_set(bits)
         return ALL & ~bits if negated else bits
 
-    def _read_member(self) -> int:
+    def _read_set_member(self) -> int:
         """Read one class, character or range of a set."""
         if self._text.startswith("[:", self._position) and (end := self._text.find(":]", self._position)) >= 0:
             name = self._text[self._position + 2 : end]
@@ -368,7 +368,7 @@ class PatternReader:
         self._position += 1
         return self._text[self._position - 1]
 
-    def _take_text(self, text: str) -> bool:
+    def _skip_text_if_next(self, text: str) -> bool:
         if not self._text.startswith(text, self._position):
             return False
         self._position += len(text)

@@ -14,7 +14,7 @@ import minibroker.pipeline.option_values as values
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import GivenOptions, drop_ignored_options, list_options_without_meaning
 from minibroker.pipeline.selection import TopicSelection
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -158,7 +158,9 @@ def _refuse_unknown_options(given: GivenOptions, table: Table, query: Query | No
         if elsewhere:
             where = {"batch": "a batch query of ", "stream": "a stream of ", None: ""}[query]
             raise OptionError(f"{', '.join(elsewhere)}: not an option of {where}{table}")
-        guess = suggest_names(unknown[0], allowed) or f"; there are {', '.join(allowed)}, and kafka.*"
+        guess = (
+            format_suggestion_of_similar_name(unknown[0], allowed) or f"; there are {', '.join(allowed)}, and kafka.*"
+        )
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 

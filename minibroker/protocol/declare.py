@@ -289,11 +289,11 @@ def generate_constructor(struct: type) -> FunctionSource:
         if maker is None:
             default, value = source.make_default_expression(get_default_value(each)), each.name
         else:
-            made = "[]" if maker is list else f"{source.bind_name(maker.__name__, maker)}()"
+            made = "[]" if maker is list else f"{source.bind_object_to_name(maker.__name__, maker)}()"
             default, value = "MISSING", f"{made} if {each.name} is MISSING else {each.name}"
         arguments.append(f"{each.name}={default}")
         lines.append(f"self.{each.name} = {value}")
-    with source.open_block(f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"):
+    with source.add_block_with_head(f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"):
         for line in lines or ["pass"]:
             source.add_line(line)
     return source

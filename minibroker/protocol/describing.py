@@ -129,17 +129,19 @@ def _describe_struct_fields(struct: type, message: type[Message], version: int, 
     return rows
 
 
-def _describe_field(place: FieldInVersion, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
-    field = place.field
+def _describe_field(
+    versioned_field: FieldInVersion, struct: type, message: type[Message], version: int, depth: int
+) -> FieldRow:
+    field = versioned_field.field
     told = find_field_background(field.name, struct, message)
     return FieldRow(
         depth=depth,
-        name=place.name,
-        type=format_type(place.kind),
+        name=versioned_field.name,
+        type=format_type(versioned_field.kind),
         versions=told.versions,
-        nullable=place.nullable,
-        compact=place.compact and not place.kind.is_fixed and place.kind.struct is None,
-        tag=place.tag if version in field.facts.tagged else None,
+        nullable=versioned_field.nullable,
+        compact=versioned_field.compact and not versioned_field.kind.is_fixed and versioned_field.kind.struct is None,
+        tag=versioned_field.tag if version in field.facts.tagged else None,
         default=_format_default(field),
         about=told.about,
         kip=told.kip,
@@ -200,7 +202,7 @@ def _format_default(field: Field) -> str:
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 
-def format_type(kind: FieldType) -> str:
-    if kind.item is not None:
-        return f"[]{format_type(kind.item)}"
-    return kind.struct.__name__ if kind.struct is not None else _TYPES.get(kind.code, kind.code)
+def format_type(field_type: FieldType) -> str:
+    if field_type.item is not None:
+        return f"[]{format_type(field_type.item)}"
+    return field_type.struct.__name__ if field_type.struct is not None else _TYPES.get(field_type.code, field_type.code)

@@ -42,14 +42,14 @@ _NAMES: dict[str, Any] = {
     "unpack_from": unpack_from,
     "read_varint": primitives.read_unsigned_varint,
     "read_string_length": primitives.read_string_length,
-    "read_tag": primitives.read_tag_and_size,
-    "read_unknown_tags": primitives.read_unknown_tags,
-    "skip_tags": primitives.skip_tags,
+    "read_tag": primitives.read_tag_and_extent,
+    "read_unknown_tagged_fields": primitives.read_unknown_tagged_fields,
+    "skip_unknown_tagged_fields": primitives.skip_unknown_tagged_fields,
     "read_uuids": primitives.read_uuids,
     "bad_length": primitives.make_bad_length_error,
     "bad_tag_size": primitives.make_bad_tag_size_error,
-    "too_many": primitives.make_too_many_error,
-    "too_costly": primitives.make_too_costly_error,
+    "too_many": primitives.make_too_many_items_error,
+    "too_costly": primitives.make_too_much_memory_error,
 }
 
 _SLICES = {
@@ -64,14 +64,14 @@ def generate_reader(
 ) -> FunctionSource:
     """Generate the function that reads a version of a struct, at once or in steps."""
     source = FunctionSource(dict(_NAMES))
-    with source.open_block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
+    with source.add_block_with_head(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {READ_ITEMS}, []")
         reader = _ReaderGenerator(source, version, flexible, in_steps, keeps_tags)
-        name = reader.add_struct(struct, ())
-        reader.add_collected_fields()
+        name = reader.generate_struct_lines(struct, ())
+        reader.generate_lines_of_collected_fields()
         if in_steps:
-            with source.open_block("if end < 0:"):  # never true: the yield makes every function a generator
+            with source.add_block_with_head("if end < 0:"):  # never true: the yield makes every function a generator
                 source.add_line("yield")
         source.add_line(f"return {name}, pos{', long_arrays' if in_steps else ''}")
     return source
@@ -93,74 +93,78 @@ class _ReaderGenerator:
 
     # --- structs ---
 
-    def add_struct(self, struct: type, scope: tuple[str, ...]) -> str:
+    def generate_struct_lines(self, struct: type, scope: tuple[str, ...]) -> str:
         """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
-        self.source.add_line(f"{name} = new({self.source.bind_name(struct.__name__, struct)})")
+        self.source.add_line(f"{name} = new({self.source.bind_object_to_name(struct.__name__, struct)})")
         shape = make_struct_layout(struct, self.version, self.flexible)
-        self._add_defaults(name, shape)
+        self._generate_default_lines(name, shape)
         for place in shape.body:
             with self.source.enter_field(place.name):
-                self._add_field(place, f"{name}.{place.name}", (*scope, name))
+                self._generate_field_lines(place, f"{name}.{place.name}", (*scope, name))
         if self.flexible:
-            self._add_tagged_fields(name, shape.tagged, (*scope, name))
+            self._generate_tagged_fields_lines(name, shape.tagged, (*scope, name))
         return name
 
-    def _add_defaults(self, name: str, shape: StructLayout) -> None:
-        for field in [*shape.absent, *(place.field for place in shape.tagged)]:
+    def _generate_default_lines(self, name: str, layout: StructLayout) -> None:
+        for field in [*layout.absent, *(place.field for place in layout.tagged)]:
             maker = get_default_factory(field)
             if maker is None:
                 value = self.source.make_default_expression(get_default_value(field))
             else:
-                value = "[]" if maker is list else f"{self.source.bind_name(maker.__name__, maker)}()"
+                value = "[]" if maker is list else f"{self.source.bind_object_to_name(maker.__name__, maker)}()"
             self.source.add_line(f"{name}.{field.name} = {value}")
 
-    def _add_tagged_fields(self, name: str, tagged: tuple[FieldInVersion, ...], scope: tuple[str, ...]) -> None:
-        add, block = self.source.add_line, self.source.open_block
-        self._add_length("B")
+    def _generate_tagged_fields_lines(
+        self, struct_variable: str, tagged: tuple[FieldInVersion, ...], outer_variables: tuple[str, ...]
+    ) -> None:
+        add, block = self.source.add_line, self.source.add_block_with_head
+        self._generate_length_lines("B")
         if not tagged:
             with block("if n:"):
-                self._add_tag_count()
+                self._generate_tag_count_lines()
                 if self.keeps_tags:
-                    add(f"{name}.{UNKNOWN_TAGS}, pos = read_unknown_tags(data, pos, end, n)")
+                    add(f"{struct_variable}.{UNKNOWN_TAGS}, pos = read_unknown_tagged_fields(data, pos, end, n)")
                 else:
-                    add("pos = skip_tags(data, pos, end, n)")
+                    add("pos = skip_unknown_tagged_fields(data, pos, end, n)")
             return
-        tag, stop = choose_free_name("tag", scope), choose_free_name("tag_end", scope)
+        tag, stop = choose_free_name("tag", outer_variables), choose_free_name("tag_end", outer_variables)
         with block("if n:"):
-            self._add_tag_count()
+            self._generate_tag_count_lines()
             with block(f"if n > {MAX_TAGS}:"):
                 add(f"raise too_many(n, {MAX_TAGS})")
             add(f"{tag} = -1")
             if self.keeps_tags:
-                add(f"{name}.{UNKNOWN_TAGS} = []")
+                add(f"{struct_variable}.{UNKNOWN_TAGS} = []")
             with block("for _ in range(n):"):
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
                 for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
                     with block(f"{keyword} {tag} == {place.tag}:"), self.source.enter_field(place.name):
-                        self._add_field(place, f"{name}.{place.name}", (*scope, tag, stop))
-                        self.add_collected_fields()
+                        self._generate_field_lines(
+                            place, f"{struct_variable}.{place.name}", (*outer_variables, tag, stop)
+                        )
+                        self.generate_lines_of_collected_fields()
                 with block("else:"):
                     if self.keeps_tags:
-                        add(f"{name}.{UNKNOWN_TAGS}.append(({tag}, bytes(data[pos:{stop}])))")
+                        add(f"{struct_variable}.{UNKNOWN_TAGS}.append(({tag}, bytes(data[pos:{stop}])))")
                     add(f"pos = {stop}")
                 with block(f"if pos != {stop}:"):
                     add(f"raise bad_tag_size({tag}, pos, {stop})")
 
-    def _add_tag_count(self) -> None:
-        self._add_rest_of_long_varint("read_varint")
+    def _generate_tag_count_lines(self) -> None:
+        self._generate_long_varint_lines("read_varint")
         if self.in_steps:
             self.source.add_line("left -= n")
 
     # --- runs of fixed size ---
 
-    def _add_length(self, letter: str) -> None:
+    def _generate_length_lines(self, letter: str) -> None:
         """Add the line that reads a length, a count or a null marker into `n`, with the fixed fields before it."""
         self._run.append(("n", letter, self.source.current_field_path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
-        self.add_collected_fields()
+        self.generate_lines_of_collected_fields()
 
-    def add_collected_fields(self) -> None:
+    def generate_lines_of_collected_fields(self) -> None:
         """Add the lines that read the collected fields."""
         run, self._run = self._run, []
         if not run:
@@ -171,113 +175,125 @@ class _ReaderGenerator:
             value = "data[pos]"
         else:
             targets += "," if len(run) == 1 else ""
-            value = f"{self.source.bind_struct_method('unpack_from', letters)}(data, pos)"
+            value = f"{self.source.bind_codec_method('unpack_from', letters)}(data, pos)"
         self.source.add_line(f"{targets} = {value}", *((row[2], row[3]) for row in run))
         self.source.add_line(f"pos += {sum(row[3] for row in run)}")
 
     # --- values ---
 
-    def _add_field(self, place: FieldInVersion, target: str, scope: tuple[str, ...]) -> None:
-        kind = place.kind
+    def _generate_field_lines(
+        self, versioned_field: FieldInVersion, target: str, outer_variables: tuple[str, ...]
+    ) -> None:
+        kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((target, kind.code, self.source.current_field_path, kind.size_bytes))
         elif kind.struct is not None:
-            self._add_nested(kind.struct, target, place, scope)
+            self._generate_nested_struct_lines(kind.struct, target, versioned_field, outer_variables)
         else:
-            self._add_value_after_length(kind, target, place.compact, place.nullable, scope)
+            self._generate_lines_of_value_with_length(
+                kind, target, versioned_field.compact, versioned_field.nullable, outer_variables
+            )
 
-    def _add_nested(self, struct: type, target: str, place: FieldInVersion, scope: tuple[str, ...]) -> None:
-        if not place.nullable:
-            self.source.add_line(f"{target} = {self.add_struct(struct, scope)}")
+    def _generate_nested_struct_lines(
+        self, struct: type, target: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
+    ) -> None:
+        if not versioned_field.nullable:
+            self.source.add_line(f"{target} = {self.generate_struct_lines(struct, outer_variables)}")
             return
-        self._add_length("B" if place.tagged else "b")  # null is 0 in a tagged field, and -1 elsewhere
-        with self.source.open_block("if n == 0:" if place.tagged else "if n < 0:"):
+        self._generate_length_lines(
+            "B" if versioned_field.tagged else "b"
+        )  # null is 0 in a tagged field, and -1 elsewhere
+        with self.source.add_block_with_head("if n == 0:" if versioned_field.tagged else "if n < 0:"):
             self.source.add_line(f"{target} = None")
-        with self.source.open_block("else:"):
-            name = self.add_struct(struct, scope)
-            self.add_collected_fields()
+        with self.source.add_block_with_head("else:"):
+            name = self.generate_struct_lines(struct, outer_variables)
+            self.generate_lines_of_collected_fields()
             self.source.add_line(f"{target} = {name}")
 
-    def _add_value_after_length(
-        self, kind: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    def _generate_lines_of_value_with_length(
+        self, field_type: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
-        self._add_length("B" if compact else "h" if kind.code == "string" else "i")
+        self._generate_length_lines("B" if compact else "h" if field_type.code == "string" else "i")
         if compact:
-            self._add_rest_of_long_varint("read_string_length" if kind.code == "string" else "read_varint")
+            self._generate_long_varint_lines("read_string_length" if field_type.code == "string" else "read_varint")
             self.source.add_line("n -= 1")
         if not nullable:
-            self._add_bytes_or_text(kind, target, compact, nullable, scope)
+            self._generate_bytes_or_text_lines(field_type, target, compact, nullable, outer_variables)
             return
-        with self.source.open_block("if n < 0:"):
+        with self.source.add_block_with_head("if n < 0:"):
             self.source.add_line(f"{target} = None")
-        with self.source.open_block("else:"):
-            self._add_bytes_or_text(kind, target, compact, nullable, scope)
+        with self.source.add_block_with_head("else:"):
+            self._generate_bytes_or_text_lines(field_type, target, compact, nullable, outer_variables)
 
-    def _add_bytes_or_text(
-        self, kind: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    def _generate_bytes_or_text_lines(
+        self, field_type: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
-        if kind.item is None:
-            self._add_sliced_bytes(kind, target, nullable)
+        if field_type.item is None:
+            self._generate_sliced_bytes_lines(field_type, target, nullable)
         else:
-            self._add_array(kind.item, target, compact, nullable, scope)
+            self._generate_array_lines(field_type.item, target, compact, nullable, outer_variables)
 
-    def _add_rest_of_long_varint(self, function: str) -> None:
-        with self.source.open_block("if n > 127:"):
+    def _generate_long_varint_lines(self, function: str) -> None:
+        with self.source.add_block_with_head("if n > 127:"):
             self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
-    def _add_sliced_bytes(self, kind: FieldType, target: str, nullable: bool) -> None:
+    def _generate_sliced_bytes_lines(self, field_type: FieldType, target: str, nullable: bool) -> None:
         add = self.source.add_line
         add("stop = pos + n")
-        with self.source.open_block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
+        with self.source.add_block_with_head("if stop > end:" if nullable else "if not pos <= stop <= end:"):
             add("raise bad_length(n, end - pos)")
-        add(f"{target} = {_SLICES[kind.code]}")
+        add(f"{target} = {_SLICES[field_type.code]}")
         add("pos = stop")
 
-    def _add_array(self, item: FieldType, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _generate_array_lines(
+        self, item: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+    ) -> None:
         add = self.source.add_line
         least = measure_smallest_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
-        with self.source.open_block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
+        with self.source.add_block_with_head(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
             add("raise bad_length(n, end - pos)")
         if self.in_steps:
-            self._add_memory_check(item)
+            self._generate_memory_check_lines(item)
         if item.is_fixed:
             add(f"{target} = {self._make_fixed_array_expression(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
-        items = choose_free_name(target.rpartition(".")[2], scope)
+        items = choose_free_name(target.rpartition(".")[2], outer_variables)
         add(f"{items} = {target} = []")
         if self.in_steps:
-            with self.source.open_block(f"if n > {READ_ITEMS}:"):
+            with self.source.add_block_with_head(f"if n > {READ_ITEMS}:"):
                 add(f"long_arrays.append({items})")
-        with self.source.open_block("for _ in range(n):"):
+        with self.source.add_block_with_head("for _ in range(n):"):
             if self.in_steps:
                 add("left -= 1")
-                with self.source.open_block("if left < 0:"):
+                with self.source.add_block_with_head("if left < 0:"):
                     add("yield")
                     add(f"left = {READ_ITEMS - 1}")
-            self._add_array_item(item, items, compact, (*scope, items))
+            self._generate_array_item_lines(item, items, compact, (*outer_variables, items))
 
-    def _add_memory_check(self, item: FieldType) -> None:
+    def _generate_memory_check_lines(self, item: FieldType) -> None:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
-        with self.source.open_block(f"if n > {MAX_ITEMS}:"):
+        with self.source.add_block_with_head(f"if n > {MAX_ITEMS}:"):
             self.source.add_line(f"raise too_many(n, {MAX_ITEMS})")
         self.source.add_line(f"allowance -= n * {estimate_item_memory_bytes(item, self.version, self.flexible)}")
-        with self.source.open_block("if allowance < 0:"):
+        with self.source.add_block_with_head("if allowance < 0:"):
             self.source.add_line("raise too_costly(n)")
 
     def _make_fixed_array_expression(self, letter: str) -> str:
         if letter == "16s":
             return "read_uuids(data, pos, n)"
-        few = self.source.bind_struct_methods_by_count("unpack_from", letter)
+        few = self.source.bind_codec_methods_by_count("unpack_from", letter)
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
-    def _add_array_item(self, item: FieldType, items: str, compact: bool, scope: tuple[str, ...]) -> None:
+    def _generate_array_item_lines(
+        self, item: FieldType, items: str, compact: bool, outer_variables: tuple[str, ...]
+    ) -> None:
         if item.struct is not None:
-            name = self.add_struct(item.struct, scope)
-            self.add_collected_fields()
+            name = self.generate_struct_lines(item.struct, outer_variables)
+            self.generate_lines_of_collected_fields()
         else:
-            name = choose_free_name("item", scope)
-            self._add_value_after_length(item, name, compact, False, scope)
+            name = choose_free_name("item", outer_variables)
+            self._generate_lines_of_value_with_length(item, name, compact, False, outer_variables)
         self.source.add_line(f"{items}.append({name})")

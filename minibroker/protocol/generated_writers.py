@@ -45,14 +45,14 @@ def generate_writer(
 ) -> FunctionSource:
     """Generate the function that writes a version of a struct, at once or in steps."""
     source = FunctionSource(dict(_NAMES))
-    with source.open_block(f"def write(message, out{', limit' if in_steps else ''}):"):
+    with source.add_block_with_head(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {WRITTEN_ITEMS}, []")
         writer = _WriterGenerator(source, version, flexible, in_steps, keeps_tags)
-        writer.add_struct(struct, "message", ())
-        writer.add_collected_fields()
+        writer.generate_struct_lines(struct, "message", ())
+        writer.generate_line_of_collected_fields()
         if in_steps:
-            with source.open_block("if limit < 0:"):  # never true: the yield makes every function a generator
+            with source.add_block_with_head("if limit < 0:"):  # never true: the yield makes every function a generator
                 source.add_line("yield")
             source.add_line("return long_arrays")
         elif len(source.lines) == 1:
@@ -77,50 +77,54 @@ class _WriterGenerator:
 
     # --- structs ---
 
-    def add_struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
+    def generate_struct_lines(self, struct: type, name: str, outer_variables: tuple[str, ...]) -> None:
         """Add the lines that write the struct in a variable."""
         shape = make_struct_layout(struct, self.version, self.flexible)
-        scope = (*scope, name)
+        outer_variables = (*outer_variables, name)
         for place in shape.body:
             with self.source.enter_field(place.name):
-                self._add_field(place, f"{name}.{place.name}", scope)
+                self._generate_field_lines(place, f"{name}.{place.name}", outer_variables)
         if self.flexible and not shape.tagged and not self.keeps_tags:
             self._run.append(("", "x"))  # a zero byte: no tagged fields
         elif self.flexible:
-            self._add_tagged_fields(shape.tagged, name, scope)
+            self._generate_tagged_fields_lines(shape.tagged, name, outer_variables)
 
-    def _add_tagged_fields(self, tagged: tuple[FieldInVersion, ...], name: str, scope: tuple[str, ...]) -> None:
+    def _generate_tagged_fields_lines(
+        self, tagged: tuple[FieldInVersion, ...], name: str, outer_variables: tuple[str, ...]
+    ) -> None:
         tests = {place: self._make_default_comparison(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
-        unknown = choose_free_name("unknown", scope)
+        unknown = choose_free_name("unknown", outer_variables)
         if self.keeps_tags:
             self.source.add_line(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
             counts.append(f"len({unknown})")
         self.source.add_line(f"count = {' + '.join(counts)}")
         if self.keeps_tags:
-            self._add_length_prefix("B", "count")
+            self._generate_length_prefix_lines("B", "count")
         else:
             self._run.append(("count", "B"))
-            self.add_collected_fields()
-        with self.source.open_block("if count:"):
+            self.generate_line_of_collected_fields()
+        with self.source.add_block_with_head("if count:"):
             last = -1
             for place, test in tests.items():
-                self._add_unknown_tags(unknown, last, place.tag)
-                with self.source.open_block(f"if {test}:"), self.source.enter_field(place.name):
-                    self._add_tagged_field(place, f"{name}.{place.name}", (*scope, unknown))
+                self._generate_unknown_tags_line(unknown, last, place.tag)
+                with self.source.add_block_with_head(f"if {test}:"), self.source.enter_field(place.name):
+                    self._generate_tagged_field_lines(place, f"{name}.{place.name}", (*outer_variables, unknown))
                 last = place.tag
-            self._add_unknown_tags(unknown, last, TAGS_END)
+            self._generate_unknown_tags_line(unknown, last, TAGS_END)
 
-    def _add_unknown_tags(self, unknown: str, after: int, before: int) -> None:
-        if self.keeps_tags and before - after > 1:
-            self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
+    def _generate_unknown_tags_line(self, unknown: str, after_tag: int, before_tag: int) -> None:
+        if self.keeps_tags and before_tag - after_tag > 1:
+            self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after_tag}, {before_tag})")
 
-    def _add_tagged_field(self, place: FieldInVersion, value: str, scope: tuple[str, ...]) -> None:
-        outer, self.out = self.out, choose_free_name("section", (*scope, self.out))
+    def _generate_tagged_field_lines(
+        self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
+    ) -> None:
+        outer, self.out = self.out, choose_free_name("section", (*outer_variables, self.out))
         self.source.add_line(f"{self.out} = bytearray()")
-        self._add_field(place, value, (*scope, self.out))
-        self.add_collected_fields()
-        self.source.add_line(f"{outer} += varint({place.tag}) + varint(len({self.out}))")
+        self._generate_field_lines(versioned_field, value, (*outer_variables, self.out))
+        self.generate_line_of_collected_fields()
+        self.source.add_line(f"{outer} += varint({versioned_field.tag}) + varint(len({self.out}))")
         self.source.add_line(f"{outer} += {self.out}")
         self.out = outer
 
@@ -139,89 +143,95 @@ class _WriterGenerator:
         return f"{value} is not None"
 
     def _bind_default_struct(self, struct: Any) -> str:
-        return self.source.bind_name(f"default_{convert_to_snake_case(struct.__name__)}", struct())
+        return self.source.bind_object_to_name(f"default_{convert_to_snake_case(struct.__name__)}", struct())
 
     # --- runs of fixed size ---
 
-    def _add_length_prefix(self, letter: str, length: str, function: str = "varint") -> None:
+    def _generate_length_prefix_lines(self, letter: str, length: str, function: str = "varint") -> None:
         """Add the line that writes a length, a count or a null marker, with the fixed fields before it."""
         if letter != "B":
             self._run.append((length, letter))
-            self.add_collected_fields()
+            self.generate_line_of_collected_fields()
             return
         run, self._run = self._run, []
         # The length is nearly always below 128, and a call would cost more than all else here.
-        short = self._add_struct_pack([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
-        long = f"{self._add_struct_pack(run)} + " if run else ""
+        short = self._make_struct_pack_expression([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
+        long = f"{self._make_struct_pack_expression(run)} + " if run else ""
         self.source.add_line(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
-    def add_collected_fields(self) -> None:
+    def generate_line_of_collected_fields(self) -> None:
         """Add the line that writes the collected fields."""
         run, self._run = self._run, []
         if run == [("", "x")]:
             self.source.add_line(f"{self.out}.append(0)")
         elif run:
-            self.source.add_line(f"{self.out} += {self._add_struct_pack(run)}")
+            self.source.add_line(f"{self.out} += {self._make_struct_pack_expression(run)}")
 
-    def _add_struct_pack(self, run: list[tuple[str, str]]) -> str:
-        values = ", ".join(value for value, _ in run if value)
-        return f"{self.source.bind_struct_method('pack', ''.join(letter for _, letter in run))}({values})"
+    def _make_struct_pack_expression(self, values_and_letters: list[tuple[str, str]]) -> str:
+        values = ", ".join(value for value, _ in values_and_letters if value)
+        return f"{self.source.bind_codec_method('pack', ''.join(letter for _, letter in values_and_letters))}({values})"
 
     # --- values ---
 
-    def _add_field(self, place: FieldInVersion, value: str, scope: tuple[str, ...]) -> None:
-        kind = place.kind
+    def _generate_field_lines(
+        self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
+    ) -> None:
+        kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((value, kind.code))
         elif kind.struct is not None:
-            self._add_nested(kind.struct, value, place, scope)
+            self._generate_nested_struct_lines(kind.struct, value, versioned_field, outer_variables)
         else:
-            self._add_value_after_length(kind, value, place.compact, place.nullable, scope)
+            self._generate_lines_of_value_with_length(
+                kind, value, versioned_field.compact, versioned_field.nullable, outer_variables
+            )
 
-    def _add_nested(self, struct: type, value: str, place: FieldInVersion, scope: tuple[str, ...]) -> None:
+    def _generate_nested_struct_lines(
+        self, struct: type, value: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
+    ) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
-        name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
+        name = choose_free_name(convert_to_snake_case(struct.__name__), (*outer_variables, *waiting))
         self.source.add_line(f"{name} = {value}")
-        if not place.nullable:
-            self.add_struct(struct, name, scope)
+        if not versioned_field.nullable:
+            self.generate_struct_lines(struct, name, outer_variables)
             return
-        null = 0 if place.tagged else -1
+        null = 0 if versioned_field.tagged else -1
         self._run.append((f"{null} if {name} is None else 1", "b"))
-        self.add_collected_fields()
-        with self.source.open_block(f"if {name} is not None:"):
-            self.add_struct(struct, name, scope)
-            self.add_collected_fields()
+        self.generate_line_of_collected_fields()
+        with self.source.add_block_with_head(f"if {name} is not None:"):
+            self.generate_struct_lines(struct, name, outer_variables)
+            self.generate_line_of_collected_fields()
 
-    def _add_value_after_length(
-        self, kind: FieldType, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    def _generate_lines_of_value_with_length(
+        self, field_type: FieldType, value: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
-        if kind.item is not None:
-            self._add_array(kind.item, value, compact, nullable, scope)
-        elif kind.code == "records":
-            self._add_records(value, compact, nullable)
+        if field_type.item is not None:
+            self._generate_array_lines(field_type.item, value, compact, nullable, outer_variables)
+        elif field_type.code == "records":
+            self._generate_records_lines(value, compact, nullable)
         else:
-            self._add_bytes(kind.code, value, compact, nullable)
+            self._generate_bytes_lines(field_type.code, value, compact, nullable)
 
-    def _add_bytes(self, code: str, value: str, compact: bool, nullable: bool) -> None:
+    def _generate_bytes_lines(self, code: str, value: str, compact: bool, nullable: bool) -> None:
         add = self.source.add_line
         letter = "B" if compact else "h" if code == "string" else "i"
         one = " + 1" if compact else ""
         content = f"{value}.encode()" if code == "string" else value
         if nullable:
-            with self.source.open_block(f"if {value} is None:"):
+            with self.source.add_block_with_head(f"if {value} is None:"):
                 add(f'raw, n = b"", {0 if compact else -1}')
-            with self.source.open_block("else:"):
+            with self.source.add_block_with_head("else:"):
                 add(f"raw = {content}")
                 add(f"n = len(raw){one}")
         else:
             add(f"raw = {content}")
             add(f"n = len(raw){one}")
-        self._add_length_prefix(letter, "n", "string_length" if code == "string" else "varint")
+        self._generate_length_prefix_lines(letter, "n", "string_length" if code == "string" else "varint")
         add(f"{self.out} += raw")
 
-    def _add_records(self, value: str, compact: bool, nullable: bool) -> None:
-        add, block = self.source.add_line, self.source.open_block
+    def _generate_records_lines(self, value: str, compact: bool, nullable: bool) -> None:
+        add, block = self.source.add_line, self.source.add_block_with_head
         one = " + 1" if compact else ""
         add(f"value = {value}")
         if nullable:
@@ -231,46 +241,50 @@ class _WriterGenerator:
             add(f"raw, n = value, len(value){one}")
         with block("else:"):
             add(f"raw, n = None, value.size_bytes{one}")
-        self._add_length_prefix("B" if compact else "i", "n")
+        self._generate_length_prefix_lines("B" if compact else "i", "n")
         with block("if raw is None:"):
             add(f"{self.out}.put_region(value)")
         with block("else:"):
             add(f"{self.out} += raw")
 
-    def _add_array(self, item: FieldType, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _generate_array_lines(
+        self, item: FieldType, value: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+    ) -> None:
         add = self.source.add_line
-        items = choose_free_name(value.rpartition(".")[2], scope)
+        items = choose_free_name(value.rpartition(".")[2], outer_variables)
         add(f"{items} = {value}")
         one = " + 1" if compact else ""
         if nullable:
-            with self.source.open_block(f"if {items} is None:"):
+            with self.source.add_block_with_head(f"if {items} is None:"):
                 add(f"{items}, n = (), {0 if compact else -1}")
-            with self.source.open_block("else:"):
+            with self.source.add_block_with_head("else:"):
                 add(f"n = len({items}){one}")
         else:
             add(f"n = len({items}){one}")
-        self._add_length_prefix("B" if compact else "i", "n")
+        self._generate_length_prefix_lines("B" if compact else "i", "n")
         if item.is_fixed:
             add(f"{self.out} += {self._make_fixed_array_expression(item.code, items)}")
             return
-        name = choose_free_name(convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
+        name = choose_free_name(
+            convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*outer_variables, items)
+        )
         if self.in_steps:
-            with self.source.open_block(f"if n > {WRITTEN_ITEMS}:"):
+            with self.source.add_block_with_head(f"if n > {WRITTEN_ITEMS}:"):
                 add(f"long_arrays.append({items})")
-        with self.source.open_block(f"for {name} in {items}:"):
+        with self.source.add_block_with_head(f"for {name} in {items}:"):
             if self.in_steps:
-                self._add_pause()
+                self._generate_pause_lines()
             if item.struct is not None:
-                self.add_struct(item.struct, name, (*scope, items))
-                self.add_collected_fields()
+                self.generate_struct_lines(item.struct, name, (*outer_variables, items))
+                self.generate_line_of_collected_fields()
             else:
-                self._add_value_after_length(item, name, compact, False, (*scope, items, name))
+                self._generate_lines_of_value_with_length(item, name, compact, False, (*outer_variables, items, name))
 
-    def _add_pause(self) -> None:
+    def _generate_pause_lines(self) -> None:
         add = self.source.add_line
         add("left -= 1")
-        with self.source.open_block("if left < 0:"):
-            with self.source.open_block("if len(out) > limit:"):
+        with self.source.add_block_with_head("if left < 0:"):
+            with self.source.add_block_with_head("if len(out) > limit:"):
                 add("raise AnswerTooLarge(limit, long_arrays)")
             add("yield")
             add(f"left = {WRITTEN_ITEMS - 1}")
@@ -278,7 +292,7 @@ class _WriterGenerator:
     def _make_fixed_array_expression(self, letter: str, items: str) -> str:
         if letter == "16s":
             return f'b"".join({items})'
-        few = self.source.bind_struct_methods_by_count("pack", letter)
+        few = self.source.bind_codec_methods_by_count("pack", letter)
         return (
             f"{few}[len({items})](*{items}) if len({items}) < {FEW} else pack(f'>{{len({items})}}{letter}', *{items})"
         )

@@ -60,13 +60,13 @@ def measure_smallest_struct_bytes(struct: type, version: int, flexible: bool) ->
     return sum(_measure_smallest_field_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
 
 
-def _measure_smallest_field_bytes(place: FieldInVersion, version: int, flexible: bool) -> int:
-    kind = place.kind
+def _measure_smallest_field_bytes(versioned_field: FieldInVersion, version: int, flexible: bool) -> int:
+    kind = versioned_field.kind
     if kind.is_fixed:
         return kind.size_bytes
     if kind.struct is not None:
-        return 1 if place.nullable else measure_smallest_struct_bytes(kind.struct, version, flexible)
-    if place.compact:
+        return 1 if versioned_field.nullable else measure_smallest_struct_bytes(kind.struct, version, flexible)
+    if versioned_field.compact:
         return 1
     return 2 if kind.code == "string" else 4
 
@@ -85,19 +85,19 @@ def estimate_item_memory_bytes(item: FieldType, version: int, flexible: bool) ->
     return _POINTER_BYTES + _estimate_object_memory_bytes(item, version, flexible) + _ANSWERED_BYTES
 
 
-def _estimate_object_memory_bytes(kind: FieldType, version: int, flexible: bool) -> int:
-    if kind.item is not None:
+def _estimate_object_memory_bytes(field_type: FieldType, version: int, flexible: bool) -> int:
+    if field_type.item is not None:
         return _LIST_BYTES
-    if kind.code == "records":
+    if field_type.code == "records":
         return _VIEW_BYTES
-    if kind.struct is None:
+    if field_type.struct is None:
         return _VALUE_BYTES
     places = (
-        *make_struct_layout(kind.struct, version, flexible).body,
-        *make_struct_layout(kind.struct, version, flexible).tagged,
+        *make_struct_layout(field_type.struct, version, flexible).body,
+        *make_struct_layout(field_type.struct, version, flexible).tagged,
     )
     nested = (place.kind for place in places if place.kind.item or place.kind.struct or place.kind.code == "records")
-    slots = _POINTER_BYTES * len(list_declared_fields(kind.struct))
+    slots = _POINTER_BYTES * len(list_declared_fields(field_type.struct))
     return _HEAD_BYTES + slots + sum(_estimate_object_memory_bytes(each, version, flexible) for each in nested)
 
 

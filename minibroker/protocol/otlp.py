@@ -155,10 +155,10 @@ def _require_few_fields(count: int) -> int:
     return count + 1
 
 
-def _unpack_number(form: Struct, value: Any) -> float:
-    if len(_require_bytes(value)) != form.size:
+def _unpack_number(packing: Struct, value: Any) -> float:
+    if len(_require_bytes(value)) != packing.size:
         raise MalformedMetrics(f"a number of OTLP has {len(value)} bytes")
-    number: float = form.unpack(value)[0]
+    number: float = packing.unpack(value)[0]
     return number
 
 

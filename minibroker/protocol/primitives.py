@@ -132,37 +132,39 @@ def read_string_length(data: bytes | bytearray | memoryview, position: int) -> t
     return length, position
 
 
-def read_tag_and_size(data: bytes | bytearray | memoryview, position: int, end: int, last: int) -> tuple[int, int, int]:
+def read_tag_and_extent(
+    data: bytes | bytearray | memoryview, position: int, end: int, last_tag: int
+) -> tuple[int, int, int]:
     """Return a tagged field's tag, its end and its beginning. Tags must increase, so that none comes twice."""
     tag, position = read_unsigned_varint(data, position)
-    if tag <= last:
-        raise ValueError(f"tag {tag} after tag {last}")
+    if tag <= last_tag:
+        raise ValueError(f"tag {tag} after tag {last_tag}")
     size, position = read_unsigned_varint(data, position)
     if size > end - position:
         raise make_bad_length_error(size, end - position)
     return tag, position + size, position
 
 
-def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, count: int) -> int:
+def skip_unknown_tagged_fields(data: bytes | bytearray | memoryview, position: int, end: int, count: int) -> int:
     """Return the position after `count` unknown tagged fields. Each takes at least two bytes."""
     if count > MAX_TAGS:
-        raise make_too_many_error(count, MAX_TAGS)
+        raise make_too_many_items_error(count, MAX_TAGS)
     last = -1
     for _ in range(count):
-        last, position, _ = read_tag_and_size(data, position, end, last)
+        last, position, _ = read_tag_and_extent(data, position, end, last)
     return position
 
 
-def read_unknown_tags(
+def read_unknown_tagged_fields(
     data: bytes | bytearray | memoryview, position: int, end: int, count: int
 ) -> tuple[list[tuple[int, bytes]], int]:
     """Return `count` unknown tagged fields, each a tag with its bytes, and the position after them."""
     if count > MAX_TAGS:
-        raise make_too_many_error(count, MAX_TAGS)
+        raise make_too_many_items_error(count, MAX_TAGS)
     tagged: list[tuple[int, bytes]] = []
     last = -1
     for _ in range(count):
-        last, stop, start = read_tag_and_size(data, position, end, last)
+        last, stop, start = read_tag_and_extent(data, position, end, last)
         tagged.append((last, bytes(data[start:stop])))
         position = stop
     return tagged, position
@@ -180,19 +182,18 @@ def make_bad_length_error(length: int, bytes_left: int) -> ValueError:
     return ValueError(f"length {length}, but only {bytes_left} bytes are left")
 
 
-def make_bad_tag_size_error(tag: int, position: int, stop: int) -> ValueError:
+def make_bad_tag_size_error(tag: int, position: int, stop_position: int) -> ValueError:
     """Return the error for a tagged field whose value does not have the announced size."""
-    return ValueError(
-        f"tagged field {tag} ends {abs(position - stop)} bytes {'after' if position > stop else 'before'} its size"
-    )
+    relation = "after" if position > stop_position else "before"
+    return ValueError(f"tagged field {tag} ends {abs(position - stop_position)} bytes {relation} its size")
 
 
-def make_too_many_error(count: int, limit: int) -> ValueError:
+def make_too_many_items_error(count: int, limit: int) -> ValueError:
     """Return the error for more items than Kafka accepts."""
     return ValueError(f"{count} items, and {limit} are the most")
 
 
-def make_too_costly_error(count: int) -> ValueError:
+def make_too_much_memory_error(count: int) -> ValueError:
     """Return the error for items whose objects would take far more memory than their bytes."""
     return ValueError(f"{count} items, which would take too much memory for a request of this size")
 
@@ -208,12 +209,12 @@ class AnswerTooLarge(ValueError):
 # --- Called by generated writers in rarer cases ---
 
 
-def encode_unknown_tags_between(unknown: list[tuple[int, bytes]], after: int, before: int) -> bytes:
+def encode_unknown_tags_between(unknown: list[tuple[int, bytes]], after_tag: int, before_tag: int) -> bytes:
     """Encode the unknown tagged fields whose tags are between two others."""
     found = (
         encode_unsigned_varint(tag) + encode_unsigned_varint(len(data)) + data
         for tag, data in unknown
-        if after < tag < before
+        if after_tag < tag < before_tag
     )
     return b"".join(found)
 

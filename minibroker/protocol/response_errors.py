@@ -16,7 +16,7 @@ COUNTED_FIELDS = (*ERROR_FIELDS, "acknowledge_error_code")  # ShareFetch has it 
 def collect_error_codes(response: Message) -> list[int]:
     """Return all error codes in the response except 0, with repetitions."""
     codes: list[int] = []
-    _collect_codes(response, _find_error_code_fields(type(response)), codes)
+    _collect_error_codes_of_struct(response, _find_error_code_fields(type(response)), codes)
     return codes
 
 
@@ -40,14 +40,14 @@ def _find_error_code_fields(struct: type) -> _ErrorCodeFields:
     return _ErrorCodeFields(tuple(here), tuple(below))
 
 
-def _collect_codes(struct: Any, places: _ErrorCodeFields, codes: list[int]) -> None:
-    for name in places.here:
+def _collect_error_codes_of_struct(struct: Any, error_code_fields: _ErrorCodeFields, codes: list[int]) -> None:
+    for name in error_code_fields.here:
         if code := getattr(struct, name):
             codes.append(code)
-    for name, inner in places.below:
+    for name, inner in error_code_fields.below:
         value = getattr(struct, name)
         if value.__class__ is list:
             for each in value:
-                _collect_codes(each, inner, codes)
+                _collect_error_codes_of_struct(each, inner, codes)
         elif value is not None:
-            _collect_codes(value, inner, codes)
+            _collect_error_codes_of_struct(value, inner, codes)

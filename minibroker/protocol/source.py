@@ -50,9 +50,9 @@ class FunctionSource:
         self.places.append(places or ((self.current_field_path, 0),))
 
     @contextmanager
-    def open_block(self, head: str) -> Iterator[None]:
+    def add_block_with_head(self, first_line: str) -> Iterator[None]:
         """Add a line that opens a block, and indent the lines added inside the `with`."""
-        self.add_line(head)
+        self.add_line(first_line)
         self._depth += 1
         yield
         self._depth -= 1
@@ -69,7 +69,7 @@ class FunctionSource:
     def current_field_path(self) -> str:
         return ".".join(self._path)
 
-    def bind_name(self, name: str, value: Any) -> str:
+    def bind_object_to_name(self, name: str, value: Any) -> str:
         """Make an object available to the lines. Return its name there: `name`, or another if that is taken."""
         while self.names.setdefault(name, value) is not value:
             name += "_"
@@ -78,21 +78,21 @@ class FunctionSource:
     def make_default_expression(self, value: Any) -> str:
         """Return an expression for a default."""
         if value == ZERO_UUID:
-            return self.bind_name("ZERO_UUID", ZERO_UUID)
+            return self.bind_object_to_name("ZERO_UUID", ZERO_UUID)
         return repr(value)
 
-    def bind_struct_method(self, verb: str, letters: str) -> str:
-        """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
-        name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
+    def bind_codec_method(self, method: str, letters: str) -> str:
+        """Return the name of a precompiled codec's method `method`: "pack" or "unpack_from"."""
+        name = f"{method.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = getattr(_make_big_endian_codec(letters), verb)
+            self.names[name] = getattr(_make_big_endian_codec(letters), method)
         return name
 
-    def bind_struct_methods_by_count(self, verb: str, letter: str) -> str:
+    def bind_codec_methods_by_count(self, method: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
-        name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
+        name = f"{method.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = tuple(getattr(_make_big_endian_codec(letter * count), verb) for count in range(FEW))
+            self.names[name] = tuple(getattr(_make_big_endian_codec(letter * count), method) for count in range(FEW))
         return name
 
 
@@ -100,9 +100,9 @@ def _make_big_endian_codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 
-def choose_free_name(name: str, taken: tuple[str, ...]) -> str:
+def choose_free_name(name: str, taken_names: tuple[str, ...]) -> str:
     """Return a name for a variable, changed if the generated code or an enclosing loop already uses it."""
-    while name in _RESERVED or name in taken or iskeyword(name):
+    while name in _RESERVED or name in taken_names or iskeyword(name):
         name += "_"
     return name
 

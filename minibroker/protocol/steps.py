@@ -41,7 +41,7 @@ def run_all_steps(steps: Steps[Result]) -> Result:
             return result
 
 
-def have_few_items(portions: Iterable[Sequence[Any]]) -> bool:
+def are_portions_small(portions: Iterable[Sequence[Any]]) -> bool:
     """Return whether the portions and their items are so few that they need no steps."""
     count = 0
     for portion in portions:
@@ -51,22 +51,24 @@ def have_few_items(portions: Iterable[Sequence[Any]]) -> bool:
     return True
 
 
-def map_in_steps(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+def apply_to_items_in_steps(make_result: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
     """Return `make(item)` for each item, one in each step."""
     made: list[Result] = []
     for item in items:
-        made.append(make(item))
+        made.append(make_result(item))
         yield
     return made
 
 
-def map_once_in_steps(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item as `map_in_steps`, but only once for equal items, which share the object."""
+def apply_to_distinct_items_in_steps(
+    make_result: Callable[[Item], Result], items: Iterable[Item]
+) -> Steps[list[Result]]:
+    """Do as `apply_to_items_in_steps`, but only once for equal items, which share the result."""
     wanted = list(items)
     made: dict[Item, Result] = {}
     for item in wanted:
         if item not in made:
-            made[item] = make(item)
+            made[item] = make_result(item)
         yield
     return [made[item] for item in wanted]
 
@@ -103,11 +105,11 @@ class KeyCounts(Mapping[Key, int]):
         return 0 if part is None else part.get(key, 0)
 
     def release_keys_in_steps(self) -> Steps[None]:
-        """Forget all keys in steps, as `empty_arrays_in_steps` does."""
+        """Forget all keys in steps, as `clear_arrays_in_steps` does."""
         while self._parts:
             self._parts.popitem()
             yield
-        yield from empty_arrays_in_steps([self._order])
+        yield from clear_arrays_in_steps([self._order])
 
 
 def count_items_in_steps(items: Iterable[Key]) -> Steps[KeyCounts[Key]]:
@@ -120,7 +122,7 @@ def count_items_in_steps(items: Iterable[Key]) -> Steps[KeyCounts[Key]]:
     return counts
 
 
-def empty_arrays_in_steps(arrays: Sequence[list[Any]]) -> Steps[None]:
+def clear_arrays_in_steps(arrays: Sequence[list[Any]]) -> Steps[None]:
     """Empty the arrays in steps, as freeing a million objects at once takes a tenth of a second.
 
     Inner arrays, which follow the outer ones, are emptied first.
@@ -131,11 +133,13 @@ def empty_arrays_in_steps(arrays: Sequence[list[Any]]) -> Steps[None]:
             yield
 
 
-def map_by_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item as `map_in_steps`, if `make` itself works in steps."""
+def run_steps_of_each_item(
+    make_result_in_steps: Callable[[Item], Steps[Result]], items: Iterable[Item]
+) -> Steps[list[Result]]:
+    """Make a result for each item as `apply_to_items_in_steps`, if `make_result_in_steps` itself works in steps."""
     made: list[Result] = []
     for item in items:
-        made.append((yield from make(item)))
+        made.append((yield from make_result_in_steps(item)))
         yield
     return made
 
@@ -145,7 +149,7 @@ def split_into_portions(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Itera
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def remove_in_portions(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
+def remove_items_in_portions(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
     """Remove the items from the list, from the first to the last, and yield them in portions for one step each."""
     items.reverse()
     while items:

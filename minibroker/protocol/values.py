@@ -24,13 +24,13 @@ def _convert_struct_to_plain(struct: Struct, version: int, flexible: bool) -> di
     }
 
 
-def _convert_value_to_plain(value: Any, kind: FieldType, version: int, flexible: bool) -> Any:
+def _convert_value_to_plain(value: Any, field_type: FieldType, version: int, flexible: bool) -> Any:
     if value is None:
         return None
-    if kind.item is not None:
-        return [_convert_value_to_plain(each, kind.item, version, flexible) for each in value]
-    if kind.struct is not None:
+    if field_type.item is not None:
+        return [_convert_value_to_plain(each, field_type.item, version, flexible) for each in value]
+    if field_type.struct is not None:
         return _convert_struct_to_plain(value, version, flexible)
-    if kind.code == "16s":
+    if field_type.code == "16s":
         return format_uuid(value)
-    return b64encode(value).decode("ascii") if kind.code in ("bytes", "records") else value
+    return b64encode(value).decode("ascii") if field_type.code in ("bytes", "records") else value

@@ -38,7 +38,7 @@ from minibroker.proxy.directions import FromClient, FromNode
 from minibroker.proxy.frame_splitting import SIZE, FrameSplitter
 from minibroker.proxy.learning import NAMING
 from minibroker.proxy.passing_requests import KnownCluster, PendingRequest, UnknownRequest
-from minibroker.proxy.requests import START, find_api_key, is_answered, is_known_version, is_request, read_client_id
+from minibroker.proxy.requests import START, get_known_api, is_answered, is_known_version, is_request, read_client_id
 from minibroker.proxy.rewritten_addresses import (
     has_addresses_in_answer,
     list_endpoints,
@@ -101,7 +101,7 @@ class Conversation:
         if side is self.client:
             self.peer = get_peer_name(side.transport)
             self.local_host = side.transport.get_extra_info("sockname")[0].removeprefix(IPV4_IN_IPV6)
-            self._proxy.on_connected(self)
+            self._proxy.connect_to_node_of_new_client(self)
         else:
             if not self.client.is_open:
                 side.close()
@@ -123,7 +123,7 @@ class Conversation:
                 pending.end_without_answer()
             self._pending.clear()
             self._sent.clear()
-            self._proxy.on_closed(self)
+            self._proxy.forget_client_address(self)
             self._client_is_lost = True
         else:
             for pending in list(self._sent):
@@ -143,17 +143,17 @@ class Conversation:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def wants_request(self, frame: memoryview) -> bool:
+    def needs_whole_request(self, frame: memoryview) -> bool:
         """Return whether a request is needed whole."""
         return bool(self._proxy.interceptors) or START.unpack_from(frame)[0] in READ_ANYWAY
 
-    def take_request(self, data: bytes | bytearray) -> None:
+    def process_request(self, data: bytes | bytearray) -> None:
         """Take a whole request of the client."""
         frame = memoryview(data)[SIZE.size :]
         if self._is_sasl_token(frame):
             self.upstream.write(data)
             return
-        pending = self._begin_pending(frame, len(data))
+        pending = self._add_pending_request(frame, len(data))
         pending.data = data
         self._read_request(pending, frame)
         interceptors = self._proxy.interceptors
@@ -164,17 +164,19 @@ class Conversation:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
         context = cast(Any, pending)
         request = UnknownRequest() if pending.request is None else pending.request
-        pending.call = Call(context, request, frame.toreadonly(), self._ask_node, interceptors)
+        pending.call = Call(
+            context, request, frame.toreadonly(), self._forward_request_and_wait_for_answer, interceptors
+        )
         self._run_request_hooks(pending, pending.call)
 
-    def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
+    def begin_request_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
         """Forward a request whose pieces follow."""
-        frame = head[SIZE.size :]
+        frame = frame_start[SIZE.size :]
         if self._is_sasl_token(frame):
             return
         if self._proxy.interceptors:
             log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
-        self._note_forwarded(self._begin_pending(frame, size_bytes), frame)
+        self._note_request_forwarded(self._add_pending_request(frame, size_bytes), frame)
 
     def _is_sasl_token(self, frame: memoryview) -> bool:
         """Return whether a frame is no request, as raw SASL tokens are none."""
@@ -183,9 +185,9 @@ class Conversation:
         self._has_tokens = False
         return False
 
-    def _begin_pending(self, frame: memoryview, size_bytes: int) -> PendingRequest:
+    def _add_pending_request(self, frame: memoryview, size_bytes: int) -> PendingRequest:
         key, version, correlation_id = START.unpack_from(frame)
-        pending = PendingRequest(self, find_api_key(key), version, correlation_id, size_bytes)
+        pending = PendingRequest(self, get_known_api(key), version, correlation_id, size_bytes)
         self.counts.before_request(cast(Call, pending))
         pending.is_known = is_known_version(key, version)
         if not pending.is_known and has_addresses_in_answer(key, version):
@@ -238,7 +240,7 @@ class Conversation:
         self._is_ending = self.client.splitter.held = True  # nothing behind it runs
         pending.close_after_failure()
 
-    async def _ask_node(self, pending: PendingRequest, request: Any) -> Any:
+    async def _forward_request_and_wait_for_answer(self, pending: PendingRequest, request: Any) -> Any:
         """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
         if pending.request is not None and self._proxy.has_struck(pending.call):
             pending.set_body(request)
@@ -249,13 +251,13 @@ class Conversation:
 
     def _forward_request(self, pending: PendingRequest) -> None:
         data, pending.data = pending.data, b""
-        self._note_forwarded(pending, memoryview(data)[SIZE.size :])
+        self._note_request_forwarded(pending, memoryview(data)[SIZE.size :])
         if self._is_paused.is_set():
             self._delayed.append(data)
         else:
             self.upstream.write(data)
 
-    def _note_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
+    def _note_request_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
@@ -277,12 +279,12 @@ class Conversation:
     async def hold_requests(self, link: LoopLink) -> None:
         """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
         self._login = link
-        self.on_request_passed()
+        self.hold_requests_if_login_is_due()
         await self._is_paused.wait()
 
-    def on_request_passed(self) -> None:
+    def hold_requests_if_login_is_due(self) -> None:
         """Hold requests between two of them, if the proxy is to log in."""
-        if self._login is not None and not self.client.splitter.is_passing:
+        if self._login is not None and not self.client.splitter.is_passing_frame_in_pieces:
             self.client.splitter.held = True
             self._earlier_answers = len(self._sent)
             self._is_paused.set()
@@ -304,13 +306,13 @@ class Conversation:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def wants_answer(self, pending: PendingRequest) -> bool:
+    def needs_whole_answer(self, pending: PendingRequest) -> bool:
         """Return whether an answer is needed whole."""
         return pending.call is not None or pending.is_known
 
-    def wants_next_answer(self) -> bool:
+    def needs_whole_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
-        return self._is_answer_to_login or (bool(self._sent) and self.wants_answer(self._sent[0]))
+        return self._is_answer_to_login or (bool(self._sent) and self.needs_whole_answer(self._sent[0]))
 
     @property
     def _is_answer_to_login(self) -> bool:
@@ -320,7 +322,7 @@ class Conversation:
         self._earlier_answers -= 1
         return self._sent.popleft()
 
-    def take_answer(self, data: bytes | bytearray) -> None:
+    def process_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer of the node."""
         if self._is_answer_to_login and self._login is not None:
             self._login.receive_bytes(data)
@@ -339,13 +341,13 @@ class Conversation:
         elif pending.answer is not None:
             pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
 
-    def on_answer_begins(self, size_bytes: int) -> None:
+    def begin_answer_in_pieces(self, size_bytes: int) -> None:
         """Expect the pieces of an answer, which pass as they are."""
         if not self._sent:
             return
         self._passing = pending = self._find_answered_request()
         pending.passing_bytes = size_bytes
-        if self.wants_answer(pending):
+        if self.needs_whole_answer(pending):
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
 
     def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:

@@ -14,25 +14,25 @@ class ConversationReceiver(Protocol):
     client: ProxySide
     upstream: ProxySide
 
-    def wants_request(self, frame: memoryview) -> bool:
+    def needs_whole_request(self, frame: memoryview) -> bool:
         """Return whether a request is needed whole."""
 
-    def take_request(self, data: bytes | bytearray) -> None:
+    def process_request(self, data: bytes | bytearray) -> None:
         """Take a whole request."""
 
-    def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
+    def begin_request_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
         """Expect the pieces of a request, which pass as they are."""
 
-    def on_request_passed(self) -> None:
+    def hold_requests_if_login_is_due(self) -> None:
         """Go on after the last piece of a request."""
 
-    def wants_next_answer(self) -> bool:
+    def needs_whole_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
 
-    def take_answer(self, data: bytes | bytearray) -> None:
+    def process_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer."""
 
-    def on_answer_begins(self, size_bytes: int) -> None:
+    def begin_answer_in_pieces(self, size_bytes: int) -> None:
         """Expect the pieces of an answer."""
 
     def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:
@@ -45,21 +45,21 @@ class FromClient:
     def __init__(self, conversation: ConversationReceiver) -> None:
         self._of = conversation
 
-    def wants_whole_frame(self, head: memoryview) -> bool:
-        return self._of.wants_request(head[SIZE.size :])
+    def needs_whole_frame(self, frame_start: memoryview) -> bool:
+        return self._of.needs_whole_request(frame_start[SIZE.size :])
 
-    def take_frame(self, data: bytes | bytearray) -> None:
-        self._of.take_request(data)
+    def process_frame(self, data: bytes | bytearray) -> None:
+        self._of.process_request(data)
 
-    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
-        self._of.on_request_begins(head, size_bytes)
+    def begin_frame_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
+        self._of.begin_request_in_pieces(frame_start, size_bytes)
 
-    def take_piece(self, data: bytes, *, is_last: bool) -> None:
+    def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         self._of.upstream.write(data)
         if is_last:
-            self._of.on_request_passed()
+            self._of.hold_requests_if_login_is_due()
 
-    def take_unframed(self, data: bytes) -> None:
+    def take_bytes_without_frames(self, data: bytes) -> None:
         self._of.upstream.write(data)
 
 
@@ -69,17 +69,17 @@ class FromNode:
     def __init__(self, conversation: ConversationReceiver) -> None:
         self._of = conversation
 
-    def wants_whole_frame(self, head: memoryview) -> bool:
-        return self._of.wants_next_answer()
+    def needs_whole_frame(self, frame_start: memoryview) -> bool:
+        return self._of.needs_whole_next_answer()
 
-    def take_frame(self, data: bytes | bytearray) -> None:
-        self._of.take_answer(data)
+    def process_frame(self, data: bytes | bytearray) -> None:
+        self._of.process_answer(data)
 
-    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
-        self._of.on_answer_begins(size_bytes)
+    def begin_frame_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
+        self._of.begin_answer_in_pieces(size_bytes)
 
-    def take_piece(self, data: bytes, *, is_last: bool) -> None:
+    def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         self._of.pass_answer_piece(data, is_last=is_last)
 
-    def take_unframed(self, data: bytes) -> None:
+    def take_bytes_without_frames(self, data: bytes) -> None:
         self._of.client.write(data)

@@ -85,14 +85,14 @@ class ExchangeRecording:
                 while True:
                     waiting.append(self._queue.get_nowait())
             is_last = None in waiting
-            self._write_all([each for each in waiting if each is not None])
+            self._write_waiting_bytes([each for each in waiting if each is not None])
 
-    def _write_all(self, waiting: list[WaitingBytes]) -> None:
+    def _write_waiting_bytes(self, waiting_bytes: list[WaitingBytes]) -> None:
         try:
             if self.failure is None:
-                self._file.writelines(piece for each in waiting for piece in each.pieces)
+                self._file.writelines(piece for each in waiting_bytes for piece in each.pieces)
                 self._file.flush()
         except OSError as error:
             self.failure = error
         with self._lock:
-            self._waiting_bytes -= sum(each.size_bytes for each in waiting)
+            self._waiting_bytes -= sum(each.size_bytes for each in waiting_bytes)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 1 << 30  # of which the newest frames are kept: to read them takes a minute
 
 
-def make_app_for_saved_exchanges(path: Path, closing: asyncio.Event) -> Application:
+def make_app_for_saved_exchanges(path: Path, closing_event: asyncio.Event) -> Application:
     """Return an application that shows the exchanges of a file. Raises FlowError, OSError."""
     size_bytes = path.stat().st_size
     if size_bytes > MOST_BYTES:
         raise FlowError(f"{path} has {size_bytes >> 20:,} MiB, and {MOST_BYTES >> 20:,} are read at most")
-    return make_app_for_exchanges(read_exchanges(path), path, closing)
+    return make_app_for_exchanges(read_exchanges(path), path, closing_event)
 
 
 def make_app_for_exchanges(
-    exchanges: Iterable[Exchange], path: Path, closing: asyncio.Event, logs: Path | None = None
+    exchanges: Iterable[Exchange], path: Path, closing_event: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows exchanges that a file had, and the logs, if any, that were saved with them."""
     from minibroker.explorer.explorer_routes import make_saved_frames_app
@@ -36,4 +36,4 @@ def make_app_for_exchanges(
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
             image.learn_topic_names(exchange.answer)
-    return make_saved_frames_app(saved, path, image.name_of, closing, logs)
+    return make_saved_frames_app(saved, path, image.name_of, closing_event, logs)

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from minibroker import __version__
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import make_legible
-from minibroker.proxy.requests import START, find_api_key, read_client_id
+from minibroker.proxy.requests import START, get_known_api, read_client_id
 from minibroker.testing.seen.exchange import Exchange
 
 KIND: Final = "minibroker flows"
@@ -110,7 +110,7 @@ def parse_exchange(values: dict[str, Any]) -> Exchange:
     if len(frame) < START.size:
         raise ValueError("its request has no header")
     key, version, correlation_id = START.unpack_from(frame)
-    exchange = Exchange(int(values["number"]), cast(ApiKey, find_api_key(key)), version, correlation_id, frame)
+    exchange = Exchange(int(values["number"]), cast(ApiKey, get_known_api(key)), version, correlation_id, frame)
     exchange.answer_bytes = answer
     exchange.client_id = read_client_id(memoryview(frame))
     exchange.node_id = int(values.get("node", -1))

@@ -1,7 +1,7 @@
 """Splits a stream into frames. Frames that somebody wants are collected whole, all others pass in pieces.
 
-    size | head ... |  wanted: one call of `take_frame`
-                    |  else: `on_frame_begins` with the head, then `take_piece` for each part
+    size | head ... |  wanted: one call of `process_frame`
+                    |  else: `begin_frame_in_pieces` with the head, then `process_frame_piece` for each part
 
 A stream whose sizes make no sense is no stream of frames; it passes as it is from there on.
 """
@@ -43,19 +43,19 @@ class FrameMemory:
 class FrameReceiver(Protocol):
     """Takes the frames of a stream. All bytes include the size of their frame."""
 
-    def wants_whole_frame(self, head: memoryview) -> bool:
+    def needs_whole_frame(self, frame_start: memoryview) -> bool:
         """Return whether a frame that has not arrived yet should be collected."""
 
-    def take_frame(self, data: bytes | bytearray) -> None:
+    def process_frame(self, data: bytes | bytearray) -> None:
         """Take a whole frame, whose memory is its own from now on."""
 
-    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
+    def begin_frame_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
         """Expect the pieces of a frame. Its head is in the first one, too."""
 
-    def take_piece(self, data: bytes, *, is_last: bool) -> None:
+    def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         """Take a part of a frame."""
 
-    def take_unframed(self, data: bytes) -> None:
+    def take_bytes_without_frames(self, data: bytes) -> None:
         """Take bytes of a stream that has no frames, or none any more."""
 
 
@@ -96,7 +96,7 @@ class FrameSplitter:
         return not self._backlog
 
     @property
-    def is_passing(self) -> bool:
+    def is_passing_frame_in_pieces(self) -> bool:
         """Return whether the rest of a frame that passes in pieces is still to come."""
         return self._left_bytes > 0
 
@@ -106,14 +106,14 @@ class FrameSplitter:
             return self._whole[self._filled_bytes : self._filled_bytes + len(scratch)]
         return scratch
 
-    def take_received(self, scratch: memoryview, count: int) -> None:
+    def process_received_bytes(self, scratch: memoryview, count: int) -> None:
         """Take the bytes at the start of what `get_buffer` has returned."""
         if self._whole and not self.held:
             self._count_filled_bytes(count)
         else:
-            self.feed_bytes(scratch[:count])
+            self.process_bytes(scratch[:count])
 
-    def feed_bytes(self, data: memoryview) -> None:
+    def process_bytes(self, data: memoryview) -> None:
         """Take the next bytes of the stream, which are copied."""
         if self._backlog:
             self._backlog += data
@@ -129,7 +129,7 @@ class FrameSplitter:
         """Go on after a hold."""
         self.held = False
         if self._backlog:
-            self.feed_bytes(memoryview(b""))
+            self.process_bytes(memoryview(b""))
 
     def pass_incomplete_frame(self) -> None:
         """Pass on what there is of a frame whose rest will never come."""
@@ -137,7 +137,7 @@ class FrameSplitter:
         self.close()
         self.is_plain = True
         if collected:
-            self._receiver.take_unframed(collected)
+            self._receiver.take_bytes_without_frames(collected)
 
     def close(self) -> None:
         """Release the memory of a frame that will never be whole."""
@@ -149,12 +149,12 @@ class FrameSplitter:
         position, end = 0, len(data)
         while position < end and not self.held:
             if self.is_plain:
-                self._receiver.take_unframed(bytes(data[position:]))
+                self._receiver.take_bytes_without_frames(bytes(data[position:]))
                 return end
             if self._left_bytes:
                 stop = min(position + self._left_bytes, end)
                 self._left_bytes -= stop - position
-                self._receiver.take_piece(bytes(data[position:stop]), is_last=not self._left_bytes)
+                self._receiver.process_frame_piece(bytes(data[position:stop]), is_last=not self._left_bytes)
                 position = stop
             elif self._whole:
                 stop = min(position + len(self._whole) - self._filled_bytes, end)
@@ -176,27 +176,27 @@ class FrameSplitter:
                 self.is_plain = True
                 return position
             if stop <= len(data):
-                self._receiver.take_frame(bytes(data[position:stop]))
+                self._receiver.process_frame(bytes(data[position:stop]))
                 return stop
         self._collected = bytearray()
         return position
 
-    def _collect_bytes(self, collected: bytearray, data: memoryview, position: int) -> int:
+    def _collect_bytes(self, collected_bytes: bytearray, data: memoryview, position: int) -> int:
         """Add bytes to the frame that is being collected. Return the position after them."""
-        wanted = self._find_next_decision_bytes(collected)
-        stop = min(position + wanted - len(collected), len(data))
-        collected += data[position:stop]
-        if len(collected) < wanted:
+        wanted = self._find_next_decision_bytes(collected_bytes)
+        stop = min(position + wanted - len(collected_bytes), len(data))
+        collected_bytes += data[position:stop]
+        if len(collected_bytes) < wanted:
             return stop
-        if len(collected) > SIZE.size or _read_size(collected) <= 0:
-            self._decide_whether_to_collect_frame(collected)
+        if len(collected_bytes) > SIZE.size or _read_size(collected_bytes) <= 0:
+            self._decide_whether_to_collect_frame(collected_bytes)
         return stop
 
-    def _find_next_decision_bytes(self, collected: bytearray) -> int:
+    def _find_next_decision_bytes(self, collected_bytes: bytearray) -> int:
         """Return the number of bytes after which there is something to decide."""
-        if len(collected) < SIZE.size:
+        if len(collected_bytes) < SIZE.size:
             return SIZE.size
-        return min(SIZE.size + max(_read_size(collected), 0), HEAD_BYTES)
+        return min(SIZE.size + max(_read_size(collected_bytes), 0), HEAD_BYTES)
 
     def _count_filled_bytes(self, count: int) -> None:
         """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
@@ -204,20 +204,20 @@ class FrameSplitter:
         if self._filled_bytes == len(self._whole):
             frame = cast(bytearray, self._whole.obj)
             self.close()
-            self._receiver.take_frame(frame)
+            self._receiver.process_frame(frame)
 
-    def _decide_whether_to_collect_frame(self, collected: bytearray) -> None:
+    def _decide_whether_to_collect_frame(self, collected_bytes: bytearray) -> None:
         """Decide whether a frame passes in pieces, as its head is here."""
-        size = _read_size(collected)
+        size = _read_size(collected_bytes)
         size_bytes = SIZE.size + size
-        head = bytes(collected)
+        head = bytes(collected_bytes)
         if size < 0:
             self._collected, self.is_plain = None, True
-            self._receiver.take_unframed(head)
+            self._receiver.take_bytes_without_frames(head)
         elif len(head) == size_bytes:
             self._collected = None
-            self._receiver.take_frame(head)
-        elif self._receiver.wants_whole_frame(memoryview(head)) and self._memory.try_to_reserve(size_bytes):
+            self._receiver.process_frame(head)
+        elif self._receiver.needs_whole_frame(memoryview(head)) and self._memory.try_to_reserve(size_bytes):
             self._collected = None
             self._whole = memoryview(bytearray(size_bytes))  # the system finds the memory as bytes arrive
             self._whole[: len(head)] = head
@@ -225,8 +225,8 @@ class FrameSplitter:
         else:
             self._collected = None
             self._left_bytes = size_bytes - len(head)
-            self._receiver.on_frame_begins(memoryview(head), size_bytes)
-            self._receiver.take_piece(head, is_last=False)
+            self._receiver.begin_frame_in_pieces(memoryview(head), size_bytes)
+            self._receiver.process_frame_piece(head, is_last=False)
 
 
 def _read_size(data: bytearray | memoryview, position: int = 0) -> int:

@@ -40,8 +40,8 @@ from minibroker.testing.loops import (
     NotRunning,
     Result,
     ServedObject,
-    await_blocking,
     blocking,
+    make_coroutine_of_blocking_verb,
     shorten_tracebacks,
 )
 from minibroker.testing.moving_clock import MovingClock
@@ -86,8 +86,8 @@ class ProxyFaults(Faults):
         "has_struck",
         "reads_requests",
         "witnesses_of_bytes",
-        "on_connected",
-        "on_closed",
+        "connect_to_node_of_new_client",
+        "forget_client_address",
         "forget_conversation",
         "call_soon",
     ),
@@ -151,7 +151,9 @@ class Proxy(ServedObject):
         self._clock = MovingClock(SystemClock(running))
         self._known = KnownCluster(self._clock)
         try:
-            self._nodes = UpstreamNodes(self._listening, self.upstream, self._clock, self._make_acceptor, running)
+            self._nodes = UpstreamNodes(
+                self._listening, self.upstream, self._clock, self._make_client_protocol, running
+            )
         except BindError as error:
             raise StartError(str(error)) from None
         await self._nodes.wait_until_started()
@@ -192,7 +194,7 @@ class Proxy(ServedObject):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return await wait_for_requests(self.journal, self.watch, api, count, timeout, which)
 
-    await_for_requests = await_blocking(wait_for_requests)
+    await_for_requests = make_coroutine_of_blocking_verb(wait_for_requests)
 
     # --- where it is ------------------------------------------------------------------------------
 
@@ -283,10 +285,10 @@ class Proxy(ServedObject):
         """Run `callback` in the loop's next turn."""
         asyncio.get_running_loop().call_soon(callback)
 
-    def _make_acceptor(self, node: UpstreamNode) -> Any:
+    def _make_client_protocol(self, node: UpstreamNode) -> Any:
         return Conversation(self, node).client
 
-    def on_connected(self, conversation: Conversation) -> None:
+    def connect_to_node_of_new_client(self, conversation: Conversation) -> None:
         """Connect to the node of a new client."""
         if self._nodes is None:
             conversation.client.reset_connection()
@@ -297,7 +299,7 @@ class Proxy(ServedObject):
         self._upstream_tasks[conversation] = task
         task.add_done_callback(lambda _: self._upstream_tasks.pop(conversation, None))
 
-    def on_closed(self, conversation: Conversation) -> None:
+    def forget_client_address(self, conversation: Conversation) -> None:
         """Forget the address of a client that has gone."""
         if self._by_peer.get(conversation.peer) is conversation:
             del self._by_peer[conversation.peer]

@@ -147,7 +147,7 @@ class RawConnection:
 async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Address]:
     """Return the addresses of all nodes. Raises ClientError."""
     async with AsyncClient(settings) as client:
-        await client.reach()  # which does not try again for long
+        await client.connect_to_any_node()  # which does not try again for long
         answer = await client.metadata()
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 

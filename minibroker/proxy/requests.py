@@ -7,7 +7,7 @@ from typing import Final
 
 from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.headers import get_request_header_version
-from minibroker.protocol.primitives import read_unsigned_varint, skip_tags
+from minibroker.protocol.primitives import read_unsigned_varint, skip_unknown_tagged_fields
 
 START: Final = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 LENGTH: Final = Struct(">h")
@@ -26,7 +26,7 @@ def is_request(frame: memoryview, *, strictly: bool) -> bool:
     return not strictly or (key in range(HIGHEST_KEY + 1) and version in range(HIGHEST_VERSION + 1))
 
 
-def find_api_key(number: int) -> int:
+def get_known_api(number: int) -> int:
     """Return the API of a number, or the number if there is none."""
     return ApiKey(number) if number in _KNOWN else number
 
@@ -61,7 +61,7 @@ def _find_acks_position(frame: memoryview, version: int) -> int:
     known = get_request_class(ApiKey.PRODUCE).versions
     if get_request_header_version(ApiKey.PRODUCE, min(version, known[-1])) > 1:
         count, position = read_unsigned_varint(frame, position)
-        position = skip_tags(frame, position, len(frame), count)
+        position = skip_unknown_tagged_fields(frame, position, len(frame), count)
     if version >= FIRST_FLEXIBLE_PRODUCE:
         length, position = read_unsigned_varint(frame, position)
         return position + max(length - 1, 0)

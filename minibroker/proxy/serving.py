@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
-from minibroker.broker.process import make_event_of_stop_signals, run_until_exit_code, wait_for_stop_event
+from minibroker.broker.process import make_event_of_stop_signals, serve_and_get_exit_status, wait_for_stop_event
 from minibroker.proxy.exchange_writer import GATHERED_BYTES, ExchangeRecording
 from minibroker.proxy.flows import encode_exchange_in_pieces, encode_file_header
 from minibroker.proxy.pcap_writer import PacketWriter, make_pcap_header
@@ -34,38 +34,38 @@ class ProxyOptions(NamedTuple):
     token: str | None = None
 
 
-def run_proxy(proxy: Proxy, wishes: ProxyOptions) -> None:
+def run_proxy(proxy: Proxy, options: ProxyOptions) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError, SettingsError, FaultError, OSError."""
-    if wishes.faults is not None:
-        proxy.faults.load(wishes.faults)
+    if options.faults is not None:
+        proxy.faults.load(options.faults)
     with contextlib.ExitStack() as files:
-        recordings = _open_recordings(proxy, wishes, files)
-        printing = None if wishes.shows is None else ExchangeRecording(sys.stdout.buffer, b"", _format_exchange_line)
+        recordings = _open_recordings(proxy, options, files)
+        printing = None if options.shows is None else ExchangeRecording(sys.stdout.buffer, b"", _format_exchange_line)
         if printing is not None:
             files.callback(printing.close)
-        if wishes.explorer is None and wishes.control is None:
+        if options.explorer is None and options.control is None:
             proxy.journal.set_limits(0, 0)  # nobody reads it: each exchange is reported when it ends
-        if recordings or printing is not None or wishes.control is not None:
+        if recordings or printing is not None or options.control is not None:
             proxy.journal.on()
         if recordings or printing is not None:
-            proxy.journal.when_ended.append(_make_exchange_listener(proxy, recordings, printing, wishes.shows))
-        run_until_exit_code(_serve_proxy(proxy, wishes))
+            proxy.journal.when_ended.append(_make_exchange_listener(proxy, recordings, printing, options.shows))
+        serve_and_get_exit_status(_serve_proxy(proxy, options))
         left_out = sum(each.left_out for each in recordings)
         if left_out:
             log.warning("%d exchanges are not in the files, which could not be written as fast", left_out)
 
 
-async def _serve_proxy(proxy: Proxy, wishes: ProxyOptions) -> None:
+async def _serve_proxy(proxy: Proxy, options: ProxyOptions) -> None:
     stop = make_event_of_stop_signals()
     async with proxy, contextlib.AsyncExitStack() as serving:
         proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
-        wishes.announce(proxies)
-        if wishes.explorer is not None:
-            url = await serving.enter_async_context(_serve_explorer(proxy, wishes.explorer))
-            wishes.announce(f"minibroker is explored at {url}/explorer/")
-        if wishes.control is not None:
-            url = await serving.enter_async_context(_serve_control(proxy, wishes.control, wishes.token))
-            wishes.announce(f"minibroker is controlled at {url}")
+        options.announce(proxies)
+        if options.explorer is not None:
+            url = await serving.enter_async_context(_serve_explorer(proxy, options.explorer))
+            options.announce(f"minibroker is explored at {url}/explorer/")
+        if options.control is not None:
+            url = await serving.enter_async_context(_serve_control(proxy, options.control, options.token))
+            options.announce(f"minibroker is controlled at {url}")
         await wait_for_stop_event(stop, proxies)
 
 
@@ -95,12 +95,12 @@ def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contex
     return serve_application(made, address, asyncio.Event())
 
 
-def _open_recordings(proxy: Proxy, wishes: ProxyOptions, files: contextlib.ExitStack) -> list[ExchangeRecording]:
+def _open_recordings(proxy: Proxy, options: ProxyOptions, files: contextlib.ExitStack) -> list[ExchangeRecording]:
     """Return the files to write, created. Raises OSError."""
     recordings = []
     for path, head, format in (
-        (wishes.flows, encode_file_header(str(proxy.upstream)), encode_exchange_in_pieces),
-        (wishes.packets, make_pcap_header(), PacketWriter().iterate_packets),
+        (options.flows, encode_file_header(str(proxy.upstream)), encode_exchange_in_pieces),
+        (options.packets, make_pcap_header(), PacketWriter().iterate_packets),
     ):
         if path is not None:
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
@@ -114,13 +114,13 @@ def _make_exchange_listener(
     proxy: Proxy,
     recordings: list[ExchangeRecording],
     printing: ExchangeRecording | None,
-    shows: Callable[[Exchange], bool] | None,
+    is_shown: Callable[[Exchange], bool] | None,
 ) -> Callable[[Exchange], None]:
     def tell(exchange: Exchange) -> None:
         server = proxy.find_server(exchange.connection)
         for recording in recordings:
             recording.add_exchange(exchange, server)
-        if printing is not None and shows is not None and shows(exchange):
+        if printing is not None and is_shown is not None and is_shown(exchange):
             printing.add_exchange(exchange, server)
 
     return tell

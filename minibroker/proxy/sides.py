@@ -56,7 +56,7 @@ class ProxySide(asyncio.BufferedProtocol):
         return self.splitter.get_buffer(self._scratch)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.splitter.take_received(self._scratch, nbytes)
+        self.splitter.process_received_bytes(self._scratch, nbytes)
         if self.splitter.is_full:
             self.pause_reading("backlog")
 

@@ -145,15 +145,17 @@ class UpstreamNodes:
                     continue  # somebody else has it
         raise BindError(f"no port behind {first} is free")
 
-    def _make_node(self, address: Address, bound: BoundListener) -> UpstreamNode:
-        node = self._nodes[address] = UpstreamNode(address, bound.socket.getsockname()[1])
-        starting = self._loop.create_task(self._serve_node(node, bound))
+    def _make_node(self, address: Address, bound_listener: BoundListener) -> UpstreamNode:
+        node = self._nodes[address] = UpstreamNode(address, bound_listener.socket.getsockname()[1])
+        starting = self._loop.create_task(self._serve_node(node, bound_listener))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         return node
 
-    async def _serve_node(self, node: UpstreamNode, bound: BoundListener) -> None:
-        self._servers.append(await self._loop.create_server(lambda: self._make_protocol(node), sock=bound.socket))
+    async def _serve_node(self, node: UpstreamNode, bound_listener: BoundListener) -> None:
+        self._servers.append(
+            await self._loop.create_server(lambda: self._make_protocol(node), sock=bound_listener.socket)
+        )
 
     def _make_protocol(self, node: UpstreamNode) -> asyncio.BaseProtocol:
         if self._tls is None:

@@ -59,7 +59,7 @@ class StateSource:
             if isinstance(id_or_guid, int)
             else self._state.get_context_index("").id_by_guid.get(id_or_guid, -1)
         )
-        found = self._state.find_by_id(id, "")
+        found = self._state.find_schema_by_id(id, "")
         if found is None:
             raise LookupError(id_or_guid)
         references = resolve_references(self._state, found.references, found.subject)

@@ -64,13 +64,13 @@ class RegistryClient:
                 return json.loads(answer.read(ANSWER_BYTES_MAX) or b"null")
         except urllib.error.HTTPError as error:
             with error:
-                raise _make_failure(error) from None
+                raise _make_request_failed_error(error) from None
         except ValueError:
             raise RequestFailed(f"{self._base} is no schema registry: its answer is not JSON") from None
         except (OSError, HTTPException) as error:
-            raise RequestFailed(self._describe_loss(error)) from None
+            raise RequestFailed(self._describe_connection_error(error)) from None
 
-    def _describe_loss(self, error: OSError | HTTPException) -> str:
+    def _describe_connection_error(self, error: OSError | HTTPException) -> str:
         """Return why there is no answer."""
         reason = getattr(error, "reason", error)  # urllib wraps what happens before the request is sent
         if isinstance(reason, TimeoutError):
@@ -142,7 +142,7 @@ def _parse_schema(answer: Any) -> tuple[str, tuple[Reference, ...]]:
         raise RequestFailed(f"the registry's answer is no schema: {error}") from None
 
 
-def _make_failure(error: urllib.error.HTTPError) -> RequestFailed:
+def _make_request_failed_error(error: urllib.error.HTTPError) -> RequestFailed:
     try:
         said = json.loads(error.read(ANSWER_BYTES_MAX))
         return RequestFailed(f"{said['message']} ({said['error_code']})", int(said["error_code"]))

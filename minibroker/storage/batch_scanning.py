@@ -96,13 +96,13 @@ def iterate_sound_batches(file: File, position: int, end: int) -> Iterator[tuple
 
 
 def _check_large_or_old_batch(
-    file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
+    file: File, header: BatchHeader, block_and_position: tuple[memoryview, int, int], crc: int, checked_bytes: int
 ) -> BatchHeader:
     """Return the header of a batch that is larger than a block, or of an old format. Raises `CorruptBatch`.
 
-    `place` is (block, position, end).
+    `block_and_position` is (block, position, end).
     """
-    block, position, end = place
+    block, position, end = block_and_position
     _check_announced_size(file, header.batch_length, header.magic, position, end)
     if header.magic != MAGIC:
         header = read_message_header(block)
@@ -145,7 +145,7 @@ def read_stored_batch_in_steps(file: File, position: int, header: BatchHeader) -
         ) from None
 
 
-def is_blank(file: File, position: int) -> bool:
+def is_zeroed(file: File, position: int) -> bool:
     """Return whether there are only zeros in place of a batch's header: nothing was written there yet."""
     return not any(file.read(position, HEADER_BYTES))
 

@@ -8,7 +8,7 @@ from random import Random
 from minibroker.named_tuples import NamedTuple
 from minibroker.storage.files import Disk
 
-# `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
+# `run_in_thread(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
 Done = Callable[[Exception | None], None]
 RunAside = Callable[[Callable[[], None], Done], None]
 
@@ -31,11 +31,11 @@ class Environment(NamedTuple):
     """The environment of every log: the disk, the clock, timers, another thread, and random numbers.
 
     `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` calls `callback()` after the delay;
-    `run_aside(work, done)` runs slow work in another thread; `random` is for the jitter of segments.
+    `run_in_thread(work, done)` runs slow work in another thread; `random` is for the jitter of segments.
     """
 
     disk: Disk
     now_ms: Callable[[], int]
     schedule: Callable[[int, Callable[[], None]], object]
-    run_aside: RunAside = run_work_at_once
+    run_in_thread: RunAside = run_work_at_once
     random: Random = Random()

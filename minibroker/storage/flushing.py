@@ -57,9 +57,9 @@ class LogFlusher:
 
     __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_successor", "_waiters", "_next_waiters")
 
-    def __init__(self, log: Log, run_aside: RunAside) -> None:
+    def __init__(self, log: Log, run_in_thread: RunAside) -> None:
         self._log: Log | None = log
-        self._run_aside = run_aside
+        self._run_aside = run_in_thread
         self._on_its_way: LogFlush | None = None
         self._again = False
         self._held = False

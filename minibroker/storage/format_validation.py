@@ -182,7 +182,7 @@ def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> 
             yield
         else:
             checking.check_message(message)
-    checking.raise_if_invalid()
+    checking.raise_if_any_message_is_invalid()
     return ProducedRecords(
         magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places
     )
@@ -252,7 +252,7 @@ class _MessageCheck:
         elif LOG_APPEND_TIME in (self._wrapper_timestamp_type, message.timestamp_type):
             self._stamped.add_record_error(index, STAMPED_MESSAGE)
 
-    def raise_if_invalid(self) -> None:
+    def raise_if_any_message_is_invalid(self) -> None:
         """Raise `InvalidRecords` if a message broke a rule."""
         for errors in (self._stamped, self._errors):
             if errors.count:

@@ -52,7 +52,7 @@ class Log(LogEnd):
         contents: LogContents,
     ) -> None:
         super().__init__(environment, directory, topic_partition, topic_id, settings, contents)
-        self.flusher = LogFlusher(self, environment.run_aside)
+        self.flusher = LogFlusher(self, environment.run_in_thread)
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -74,7 +74,7 @@ class Log(LogEnd):
         if offset >= end_offset or offset < self.log_start_offset:
             if offset != end_offset:
                 raise self._make_out_of_range_error(offset)
-            self._active.remember_position(offset, self._active.size_bytes)
+            self._active.remember_position_of_offset(offset, self._active.size_bytes)
             return None
         limit = end_offset if limit_offset is None or limit_offset > end_offset else limit_offset
         if offset >= limit:
@@ -98,22 +98,24 @@ class Log(LogEnd):
             "find the largest timestamp", self._segments.find_first_of_largest_timestamp
         )
 
-    def _retry_search_if_log_changed(self, what: str, find: Callable[[int], TimestampSearch]) -> TimestampSearch:
+    def _retry_search_if_log_changed(
+        self, searched: str, search_from: Callable[[int], TimestampSearch]
+    ) -> TimestampSearch:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
-                return (yield from find(self.log_start_offset))
+                return (yield from search_from(self.log_start_offset))
             except (OSError, CorruptBatch) as error:
                 if self._closed or (generation, segments) == (self.truncation_generation, self.segments):
-                    raise self._make_storage_error(what, error) from error
+                    raise self._make_storage_error(searched, error) from error
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def find_end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is unknown (KIP-101)."""
         return self.epochs.find_end_offset(epoch, self.log_end_offset)
 
     def list_aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
-        return self._aborted.list_between(start_offset, end_offset)
+        return self._aborted.list_transactions_between(start_offset, end_offset)
 
     def flush_soon(self, waiter: FlushWaiter | None = None) -> None:
         """Sync all that was appended, and then call `waiter`, with None or the error."""
@@ -121,35 +123,35 @@ class Log(LogEnd):
 
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
-        self._write_pending_first()
-        self._flush_before_return(name=True)
+        self._write_pending_before_change()
+        self._flush_before_returning(syncs_parent_directory=True)
 
-    def _flush_before_return(self, *, name: bool) -> None:
-        flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
-        if flush is not None and not name:
+    def _flush_before_returning(self, *, syncs_parent_directory: bool) -> None:
+        flush = None if self._synced_to == self.log_end_offset else self.begin_flush(with_indexes=True)
+        if flush is not None and not syncs_parent_directory:
             flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
         if flush is not None and (failure := self.finish_flush(flush, run_and_return_error(flush.sync))):
             raise failure
 
-    def begin_flush(self, *, whole: bool = False) -> LogFlush | None:
+    def begin_flush(self, *, with_indexes: bool = False) -> LogFlush | None:
         """Return what must be synced so that a start after a crash finds all present records; None for nothing.
 
-        Such a start rebuilds the indexes of the segment with the recovery point. They are synced only with `whole`.
+        Such a start rebuilds the indexes of the segment with the recovery point, synced only `with_indexes`.
         """
         if not self._closed:
-            self.write_pending()  # a failure goes to those who wait for this write, not for the flush
-        if self._closed or (self.recovery_point == self.log_end_offset and not whole):
+            self.write_pending_batches()  # a failure goes to those who wait for this write, not for the flush
+        if self._closed or (self.recovery_point == self.log_end_offset and not with_indexes):
             return None
         with self._raise_disk_errors_as_kafka_errors("flush"):
             self._remove_partial_write()
-            files, directories = self._beside.open_unsynced()
+            files, directories = self._beside.open_unsynced_files()
             for segment in self._segments.list_segments_from(self.recovery_point):
-                files += segment.write_indexes_and_list_files(indexes=whole or segment is not self._active)
+                files += segment.write_indexes_and_list_files(with_indexes=with_indexes or segment is not self._active)
         self._beside.mark_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         ends = self.log_end_offset, self._active.base_offset
-        return LogFlush(*ends, self.truncation_generation, whole, files, directories, self._disk.sync_directory)
+        return LogFlush(*ends, self.truncation_generation, with_indexes, files, directories, self._disk.sync_directory)
 
     def finish_flush(self, flush: LogFlush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point after the sync of a flush. Return the error for those who wait, or None.
@@ -176,7 +178,7 @@ class Log(LogEnd):
         """Go offline, as a sync of a segment outside of a flush has failed. Return the error."""
         return self._take_offline_after_error("flush", error)
 
-    def mark_all_unsynced(self) -> None:
+    def mark_all_files_unsynced(self) -> None:
         """Treat nothing that is on the disk as synced."""
         self._synced_to = -1
         self._beside.mark_directory_unsynced()
@@ -187,14 +189,14 @@ class Log(LogEnd):
         The name of the log's directory is not synced: a caller with thousands of logs syncs the parent once. Files that
         the next start can rebuild after a power cut are not synced, either.
         """
-        self.write_pending()  # a failure goes to those who wait for this write
+        self.write_pending_batches()  # a failure goes to those who wait for this write
         with self._raise_disk_errors_as_kafka_errors("close"):
             self._check_online()
             self._remove_partial_write()
             for segment in self._segments.all:
                 segment.finish_indexes()
-            self._beside.write_files_before_roll(self._segments.base_offsets, last=True)
-        self._flush_before_return(name=False)
+            self._beside.write_files_before_roll(self._segments.base_offsets, with_last_snapshot=True)
+        self._flush_before_returning(syncs_parent_directory=False)
         self.close_without_flush()
 
     def close_without_flush(self) -> None:
@@ -215,7 +217,7 @@ class Log(LogEnd):
         Before this call, write a recovery point below that batch's offset into the checkpoint: a start after a crash
         reads only from the segment of the recovery point on.
         """
-        self._write_pending_first()
+        self._write_pending_before_change()
         if offset < self.log_end_offset:
             try:
                 self._truncate_to(max(offset, self._segments.base_offsets[0]))
@@ -231,13 +233,13 @@ class Log(LogEnd):
         if offset > self.high_watermark:
             raise self._make_out_of_range_error(offset)
         if offset > self.log_start_offset:
-            self._write_pending_first()
+            self._write_pending_before_change()
             with self._raise_disk_errors_as_kafka_errors("delete"):
                 self._set_log_start_offset(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments that retention expires (`retention.py`), and return how many."""
-        self._write_pending_first()
+        self._write_pending_before_change()
         with self._raise_disk_errors_as_kafka_errors("delete old segments"):
             extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
             reasons = list_deletion_reasons(self.segments, extent, self.settings, self._environment.now_ms())
@@ -255,34 +257,39 @@ class Log(LogEnd):
         self._update_stable_offset()
         self.epochs.truncate_from_start(offset)
         self._remove_segments(self._segments.list_segments_before(offset))
-        self._beside.remove_before(self._segments.base_offsets[0])
+        self._beside.remove_files_before(self._segments.base_offsets[0])
 
     def replace_segments(
-        self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
+        self,
+        old_segments: Sequence[Segment],
+        new_segment: Segment,
+        aborted_transactions: Sequence[AbortedTransaction] = (),
     ) -> None:
         """Replace neighbouring segments, of which none is active, by the one that compaction made of them.
 
-        `aborted` is what the new transaction index lists. The new files are synced, and end in `.cleaned`. Once all end
-        in `.swap`, a start after a crash completes the replacement. Raises `ValueError` if an old segment is gone.
+        The new transaction index lists `aborted_transactions`. The new files are synced, and end in `.cleaned`. Once
+        all end in `.swap`, a start after a crash completes the replacement. Raises `ValueError` if an old one is gone.
         """
-        if self._active in old:
+        if self._active in old_segments:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
-        place = self._segments.find_slice_of_segments(old)
+        place = self._segments.find_slice_of_segments(old_segments)
         with self._raise_disk_errors_as_kafka_errors("replace segments"):
-            new.change_file_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-        self._segments.replace_slice(place, new)
-        self._aborted.replace_between(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
+            new_segment.change_file_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        self._segments.replace_segments_in_slice(place, new_segment)
+        self._aborted.replace_transactions_between(
+            new_segment.base_offset, self._segments.base_offsets[place.start + 1], aborted_transactions
+        )
         try:
-            for segment in old:
+            for segment in old_segments:
                 remove_files_later(
                     self._environment, segment.rename_files_to_deleted(), self.settings.file_delete_delay_ms
                 )
                 segment.close()
-            new.change_file_suffix(SWAP_SUFFIX, "")
-            new.close()
+            new_segment.change_file_suffix(SWAP_SUFFIX, "")
+            new_segment.close()
             self._beside.remove_stray_snapshots(self._segments.base_offsets)
         except OSError as error:
-            new.rebuild_indexes(f"the files may be those of another segment: {error}")
+            new_segment.rebuild_indexes(f"the files may be those of another segment: {error}")
             raise self._make_storage_error("replace segments", error) from error
 
     def update_settings(self, settings: LogSettings) -> None:
@@ -317,7 +324,7 @@ class Log(LogEnd):
         self._synced_to = -1
         for segment in list(segments):
             paths = segment.rename_files_to_deleted()
-            self._segments.remove(segment)
+            self._segments.remove_segment(segment)
             segment.close()
             remove_files_later(self._environment, paths, self.settings.file_delete_delay_ms)
 

@@ -127,7 +127,7 @@ class LogEnd:
         return self.pending if self.pending.headers else None
 
     @property
-    def is_in_use(self) -> bool:
+    def is_open_and_online(self) -> bool:
         """Whether the log is neither offline nor closed."""
         return not (self.offline or self._closed)
 
@@ -148,7 +148,7 @@ class LogEnd:
         Messages of formats 0 and 1 already have their offsets, from `log_end_offset` on; a wrapper's header covers the
         messages in it. Pending batches are written first.
         """
-        self._write_pending_first()
+        self._write_pending_before_change()
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
@@ -192,20 +192,20 @@ class LogEnd:
         stable_offset = self.producers.find_stable_offset(self.log_start_offset, self.log_end_offset)
         self.last_stable_offset = min(stable_offset, self.high_watermark)
 
-    def hold_or_release_watermark(self, *, held: bool) -> None:
-        """Let the high watermark stay where it is, or (not `held`) be at the log's end again."""
-        self.is_watermark_held = held
+    def hold_or_release_high_watermark(self, *, is_held: bool) -> None:
+        """Let the high watermark stay where it is, or (not `is_held`) be at the log's end again."""
+        self.is_watermark_held = is_held
         self._set_log_end_offset(self.log_end_offset)
 
-    def append_pending(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
-        """Append a batch as `append` does, but leave writing it to `write_pending`. Return its offset.
+    def append_to_pending_batches(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
+        """Append a batch as `append` does, but leave writing it to `write_pending_batches`. Return its offset.
 
         Return -1, and append nothing, for a batch that needs `append`: one that begins a segment or an epoch, or ends a
         transaction. Raises `KafkaError` if too much was pending, and writing it has failed.
         """
         size_bytes = len(records)
         if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
-            self._write_pending_first()
+            self._write_pending_before_change()
         pending = self.pending
         if pending.headers:
             first_offset = pending.next_offset
@@ -224,7 +224,7 @@ class LogEnd:
             return -1
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
         end = first_offset + header.last_offset_delta
-        if not active.has_room_for(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
+        if not active.has_room_for_batch(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
             return -1
         pending.add_batch(records, header, first_offset, leader_epoch)
         if header.producer_id >= 0:
@@ -233,27 +233,27 @@ class LogEnd:
         self.producers.end_offset = end + 1
         return first_offset
 
-    def write_pending(self) -> KafkaError | None:
+    def write_pending_batches(self) -> KafkaError | None:
         """Write the pending batches in one write. If it fails, all are lost; return the error."""
         pending = self.pending
         if not pending.headers:
             return None
         self.pending = Pending()
-        failure = self._write_pending_or_get_error(pending)
+        failure = self._write_pending_batches_or_get_error(pending)
         if failure is not None:
-            self._forget_failed_pending(pending)
+            self._forget_failed_pending_batches(pending)
         pending.mark_written_or_failed(failure)
         return failure
 
-    def _write_pending_or_get_error(self, pending: Pending) -> KafkaError | None:
+    def _write_pending_batches_or_get_error(self, pending_batches: Pending) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
-            self._write_batches(pending.data, self.log_end_offset, pending.headers)
+            self._write_batches(pending_batches.data, self.log_end_offset, pending_batches.headers)
         except OSError as error:
             return self._make_storage_error("append", error)
         except KafkaError as offline:
             return offline
-        self._set_log_end_offset(pending.next_offset)
+        self._set_log_end_offset(pending_batches.next_offset)
         return None
 
     def _write_batches(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
@@ -267,19 +267,19 @@ class LogEnd:
             raise
         self._torn = False
 
-    def _forget_failed_pending(self, pending: Pending) -> None:
+    def _forget_failed_pending_batches(self, pending_batches: Pending) -> None:
         """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
-        if pending.has_producers:
+        if pending_batches.has_producers:
             try:
-                self._beside.restore_producers(self.log_end_offset, self.segments)
+                self._beside.restore_producer_states(self.log_end_offset, self.segments)
             except (OSError, CorruptBatch) as error:
                 self._take_offline_after_error("read its producers again", error)
         self._set_log_end_offset(self.log_end_offset)
 
-    def _write_pending_first(self) -> None:
+    def _write_pending_before_change(self) -> None:
         """Write pending batches before another change of the log. Raises `KafkaError` if it fails."""
-        failure = self.write_pending()
+        failure = self.write_pending_batches()
         if failure is not None:
             raise failure
 
@@ -290,7 +290,7 @@ class LogEnd:
 
     def roll_segment_if_used(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        self._write_pending_first()
+        self._write_pending_before_change()
         with self._raise_disk_errors_as_kafka_errors("roll"):
             self._remove_partial_write()
             if self._active.size_bytes:
@@ -315,7 +315,7 @@ class LogEnd:
             self._remove_partial_write()
         active = self._active
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
-        if not active.has_room_for(size_bytes, last_offset, max_timestamp, now_ms):
+        if not active.has_room_for_batch(size_bytes, last_offset, max_timestamp, now_ms):
             self._roll_segment()
 
     def _remove_partial_write(self) -> None:
@@ -341,7 +341,7 @@ class LogEnd:
         self._torn = True  # if this fails, the new file must be removed before the next append
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
-        self._segments.add(segment)
+        self._segments.add_segment(segment)
         self._set_active_segment(segment)
         # Until the old segment's indexes are synced, a start after a crash must read it.
         self.recovery_point = min(self.recovery_point, base_offset - 1)

@@ -70,12 +70,12 @@ def parse_log_name(name: str) -> tuple[str, int] | None:
     return (match["topic"], int(match["partition"])) if match else None
 
 
-def make_hidden_log_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """Return a new name for a log's directory, which a start does not take for a log. `unique` is 32 hex digits.
+def make_hidden_log_name(topic: str, partition: int, unique_suffix: str, suffix: str) -> str:
+    """Return a new name for a log's directory, which a start does not take for a log. `unique_suffix` is 32 hex digits.
 
     The topic is shortened if the name would be too long for a file system.
     """
-    end = f"-{partition}.{unique}{suffix}"
+    end = f"-{partition}.{unique_suffix}{suffix}"
     return topic[: MAX_NAME_BYTES - len(end)] + end
 
 
@@ -84,9 +84,9 @@ def is_deleted_log_name(name: str) -> bool:
     return re.fullmatch(_DELETED_LOG_NAME, name) is not None
 
 
-def make_future_log_name(topic: str, partition: int, unique: str) -> str:
-    """Return the directory name of an incomplete copy of a log. `unique` is 32 hexadecimal digits."""
-    return f"{format_log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
+def make_future_log_name(topic: str, partition: int, unique_suffix: str) -> str:
+    """Return the directory name of an incomplete copy of a log. `unique_suffix` is 32 hexadecimal digits."""
+    return f"{format_log_name(topic, partition)}.{unique_suffix}{FUTURE_LOG_SUFFIX}"
 
 
 def parse_future_log_name(name: str) -> tuple[str, int] | None:

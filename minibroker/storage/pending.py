@@ -1,7 +1,7 @@
 """Small batches that have their offsets, and wait to be written together.
 
-Fifty clients that produce in one turn of the event loop then cost one write, not fifty. `Log.append_pending` sets the
-offsets, `Log.write_pending` writes the batches; readers do not see them before that.
+Fifty clients that produce in one turn of the event loop then cost one write, not fifty. `Log.append_to_pending_batches`
+sets the offsets, `Log.write_pending_batches` writes the batches; readers do not see them before that.
 """
 
 from __future__ import annotations

@@ -51,9 +51,11 @@ class TreeRemoval:
             self._start_next_removal()
 
     def _start_next_removal(self) -> None:
-        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._on_tree_removed)
+        self._environment.run_in_thread(
+            partial(self._environment.disk.remove_tree, self._due[0]), self._log_result_and_start_next_removal
+        )
 
-    def _on_tree_removed(self, error: Exception | None) -> None:
+    def _log_result_and_start_next_removal(self, error: Exception | None) -> None:
         self._log_result(self._due.popleft(), error)
         if self._due:
             self._start_next_removal()

@@ -172,19 +172,19 @@ class Segment:
         self.file.write(position, data)
         for header in batches:
             last_offset = first_offset + header.last_offset_delta
-            self.index_batch(position, last_offset, header.max_timestamp)
+            self.add_batch_to_indexes(position, last_offset, header.max_timestamp)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             first_offset = last_offset + 1
         self.size_bytes = position
 
-    def index_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def add_batch_to_indexes(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Update the indexes by the batch at `position`, after an append or in recovery."""
         if position == 0:
             self.first_timestamp = max_timestamp
-        self.indexes.index_batch(position, last_offset, max_timestamp)
+        self.indexes.add_batch_to_indexes(position, last_offset, max_timestamp)
 
     def clear_indexes_to_rebuild(self) -> None:
-        """Clear the indexes and other state. The caller must `index_batch` each batch again."""
+        """Clear the indexes and other state. The caller must `add_batch_to_indexes` each batch again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.indexes.mark_files_outdated()
         self.first_timestamp = NO_TIMESTAMP
@@ -193,7 +193,7 @@ class Segment:
         self._readable = None
         self._loaded = True
 
-    def has_room_for(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    def has_room_for_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Return whether batches may be appended, or a new segment must begin. An empty one has no size limit."""
         if not self.indexes.fits_relative_offset(last_offset):
             return False
@@ -212,26 +212,26 @@ class Segment:
         end_position, end_offset = end
         start = self._remembered.get(offset, -1)
         if start < 0:
-            start = self.find_position_of(offset)
+            start = self.find_position_of_offset(offset)
         if end_position - start > max_bytes:
             end_position, end_offset = self._find_end_of_batches_to_read(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
-        self.remember_position(end_offset, end_position)
+        self.remember_position_of_offset(end_offset, end_position)
         return Region(self.file, start, end_position - start, end_offset)
 
-    def find_readable_end(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
+    def find_readable_end(self, next_base_offset: int, *, may_have_gaps: bool) -> tuple[int, int]:
         """Return the (position, offset) up to which a closed segment can be read.
 
         That is its size and the next segment's base offset, unless its end is damaged or missing, which is logged. This
-        is checked once, from the last index entry on. `gaps` says that compaction may have removed its last records.
+        is checked once, from the last index entry on. `may_have_gaps`: compaction may have removed its last records.
         """
         if self._readable is None:
             known = self.read_last_offset_of_time_index() if self._has_own_indexes else -1
             position, end_offset, problem = self._find_sound_end(next_base_offset)
             if end_offset <= known:
                 problem = problem or f"its time index has offset {known}"
-            elif end_offset != next_base_offset and not gaps:
+            elif end_offset != next_base_offset and not may_have_gaps:
                 problem = problem or f"the next segment begins at offset {next_base_offset}"
             self._readable = (position, end_offset) if problem else (self.size_bytes, next_base_offset)
             if problem:
@@ -269,10 +269,12 @@ class Segment:
             self._load_indexes()
         except CorruptBatch as error:  # the rebuilt indexes have what lies before
             end, problem = error.position, str(error.message)
-        position, end_offset, other = self._walk_to_sound_end(self.indexes.offsets.last_position, end, next_base_offset)
+        position, end_offset, other = self._find_sound_end_from_position(
+            self.indexes.offsets.last_position, end, next_base_offset
+        )
         return position, end_offset, problem or other
 
-    def _walk_to_sound_end(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
+    def _find_sound_end_from_position(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
         """Find the sound end as `_find_sound_end` does. Begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
@@ -282,11 +284,11 @@ class Segment:
                 position, end_offset = at + size, last_offset + 1
         except CorruptBatch as error:
             if start == position > 0:
-                position, end_offset, _ = self._walk_to_sound_end(0, start, next_base_offset)
+                position, end_offset, _ = self._find_sound_end_from_position(0, start, next_base_offset)
             return position, end_offset, str(error.message)
         return position, end_offset, ""
 
-    def remember_position(self, offset: int, position: int) -> None:
+    def remember_position_of_offset(self, offset: int, position: int) -> None:
         """Remember the position of `offset` for the next read there."""
         if len(self._remembered) >= REMEMBERED_POSITIONS:
             self._remembered.clear()
@@ -310,22 +312,22 @@ class Segment:
         known[magic] = known_from, max(end, known_to)
         return False
 
-    def find_position_of(self, offset: int) -> int:
+    def find_position_of_offset(self, offset: int) -> int:
         """Return the position of the first batch that ends at or after `offset`, `size_bytes` if there is none."""
         if offset <= self.base_offset:
             return 0
         found = self._remembered.get(offset, -1)
         if found >= 0:
             return found
-        start = self._load_indexes().offsets.find_floor_of_offset(offset)
+        start = self._load_indexes().offsets.find_position_at_or_before_offset(offset)
         batches = iterate_batch_spans(self.file, start, self.size_bytes)
         found = next((position for position, _, _, last in batches if last >= offset), self.size_bytes)
-        self.remember_position(offset, found)
+        self.remember_position_of_offset(offset, found)
         return found
 
     def find_batch_at_offset(self, offset: int) -> tuple[int, int]:
         """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
-        position = self.find_position_of(offset)
+        position = self.find_position_of_offset(offset)
         for _, _, base_offset, _ in iterate_batch_spans(self.file, position, self.size_bytes):
             return position, min(base_offset, offset)
         return position, offset
@@ -347,7 +349,9 @@ class Segment:
 
         indexes = self._load_indexes()
         file = self.file
-        start = indexes.offsets.find_floor_of_offset(max(indexes.times.find_offset_floor(timestamp), start_offset))
+        start = indexes.offsets.find_position_at_or_before_offset(
+            max(indexes.times.find_offset_at_or_before_timestamp(timestamp), start_offset)
+        )
         for passed, (position, header) in enumerate(iterate_headers(file, start, self.size_bytes), 1):
             if passed % HEADERS_AT_ONCE == 0:
                 yield
@@ -368,7 +372,7 @@ class Segment:
 
         file, largest = self.file, NO_TIMESTAMP
         for passed, (position, header) in enumerate(
-            iterate_headers(file, self.find_position_of(start_offset), self.size_bytes)
+            iterate_headers(file, self.find_position_of_offset(start_offset), self.size_bytes)
         ):
             if passed:
                 largest = max(largest, header.max_timestamp)
@@ -393,7 +397,7 @@ class Segment:
         self.file.truncate(position)
         self.size_bytes = position
         for at, header in iterate_headers(self.file, uncertain, position):
-            self.index_batch(at, header.last_offset, header.max_timestamp)
+            self.add_batch_to_indexes(at, header.last_offset, header.max_timestamp)
         if position == 0:
             self.clear_indexes_to_rebuild()
 
@@ -405,9 +409,9 @@ class Segment:
         if self._loaded:
             self.indexes.finish_and_write_files(self.size_bytes)
 
-    def write_indexes_and_list_files(self, *, indexes: bool) -> list[File]:
+    def write_indexes_and_list_files(self, *, with_indexes: bool) -> list[File]:
         """Write the indexes, and return the files to sync. Indexes that were not loaded are left out."""
-        if not indexes or not self._loaded:
+        if not with_indexes or not self._loaded:
             return [self.file]
         return [self.file, *self.indexes.write_files_and_list_unsynced(self._disk, self.first_timestamp)]
 
@@ -460,7 +464,7 @@ class Segment:
         a few batches.
         """
         limit = start + max_bytes
-        at = self._load_indexes().offsets.find_floor_of_position(limit)
+        at = self._load_indexes().offsets.find_batch_start_at_or_before_position(limit)
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
@@ -491,5 +495,5 @@ class Segment:
         for position, header in iterate_headers(self.file, 0, self.size_bytes):
             if header.base_offset < next_offset or not self.indexes.fits_relative_offset(header.last_offset):
                 raise make_offset_error(self.file, position, header, next_offset)
-            self.index_batch(position, header.last_offset, header.max_timestamp)
+            self.add_batch_to_indexes(position, header.last_offset, header.max_timestamp)
             next_offset = header.next_offset

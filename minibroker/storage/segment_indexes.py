@@ -159,7 +159,7 @@ class TimeIndex(SparseIndex):
     """The entries of one segment's time index.
 
     `last_timestamp` and `last_offset` are those of the last entry (-1 and the base offset if there is none).
-    Call `load_entries()` before `find_offset_floor`, `list_entries` and `truncate`.
+    Call `load_entries()` before `find_offset_at_or_before_timestamp`, `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_timestamp", "last_offset")
@@ -180,7 +180,7 @@ class TimeIndex(SparseIndex):
         self.last_timestamp = timestamp
         self.last_offset = offset
 
-    def find_offset_floor(self, timestamp: int) -> int:
+    def find_offset_at_or_before_timestamp(self, timestamp: int) -> int:
         """Return an offset such that all batches that end before it are older than `timestamp`."""
         at = bisect_left(self._first, timestamp)
         return self.base_offset + (self._second[at - 1] if at else 0)
@@ -205,7 +205,8 @@ class TimeIndex(SparseIndex):
 class OffsetIndex(SparseIndex):
     """The entries of one segment's offset index. `last_position` is that of the last one, 0 if there is none.
 
-    Call `load_entries()` before `find_floor_of_offset`, `find_floor_of_position`, `list_entries` and `truncate`.
+    Call `load_entries()` before `find_position_at_or_before_offset`, `find_batch_start_at_or_before_position`,
+    `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_position",)
@@ -222,12 +223,12 @@ class OffsetIndex(SparseIndex):
         self.count += 1
         self.last_position = position
 
-    def find_floor_of_offset(self, offset: int) -> int:
+    def find_position_at_or_before_offset(self, offset: int) -> int:
         """Return the largest known position whose batch ends at or before `offset`, 0 if there is none."""
         at = bisect_right(self._first, offset - self.base_offset)
         return self._second[at - 1] if at else 0
 
-    def find_floor_of_position(self, position: int) -> int:
+    def find_batch_start_at_or_before_position(self, position: int) -> int:
         """Return the largest known start of a batch at or before `position`, 0 if there is none."""
         at = bisect_right(self._second, position)
         return self._second[at - 1] if at else 0
@@ -271,7 +272,7 @@ class SegmentIndexes:
         self.times = TimeIndex(disk, path + TIME_INDEX_SUFFIX, base_offset)
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        self._update_room_for_entries()
+        self._update_max_entry_counts()
 
     def open_files(self, log_size_bytes: int, first_timestamp: int) -> None:
         """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
@@ -292,14 +293,14 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._update_room_for_entries()
+        self._update_max_entry_counts()
 
     def load_entries(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
         self.offsets.load_entries()
         self.times.load_entries()
 
-    def index_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def add_batch_to_indexes(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Update the indexes by the batch at `position`, which follows all batches before."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -307,7 +308,7 @@ class SegmentIndexes:
         if position - self.offsets.last_position > self._settings.index_interval_bytes:
             self.offsets.append_entry(last_offset, position)
             self.times.append_entry(self.max_timestamp, self.offset_of_max_timestamp)
-            self._update_room_for_entries()
+            self._update_max_entry_counts()
 
     def fits_relative_offset(self, offset: int) -> bool:
         """Return whether entries can contain the offset, as 31 bits above the base offset."""
@@ -317,14 +318,14 @@ class SegmentIndexes:
         """Remove the entries for batches from `position`, or `end_offset`, on. All entries must be loaded.
 
         Return the position from which on the remaining batches may have larger timestamps than `max_timestamp`, so that
-        the caller must `index_batch` them again.
+        the caller must `add_batch_to_indexes` them again.
         """
         self.offsets.truncate(position)
         self.times.truncate(end_offset)
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._update_room_for_entries()
-        return self.offsets.find_floor_of_offset(self.times.last_offset)
+        self._update_max_entry_counts()
+        return self.offsets.find_position_at_or_before_offset(self.times.last_offset)
 
     def finish_and_write_files(self, log_size_bytes: int) -> None:
         """Add the last entry of the time index, and write the files. Raises `OSError`.
@@ -360,9 +361,9 @@ class SegmentIndexes:
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
         self._settings = settings
-        self._update_room_for_entries()
+        self._update_max_entry_counts()
 
-    def _update_room_for_entries(self) -> None:
+    def _update_max_entry_counts(self) -> None:
         """Update `is_full` and `room_bytes`. As in Kafka, the time index reserves room for its last entry."""
         room, offsets, times = self._settings.segment_index_bytes, self.offsets.count, self.times.count
         self.is_full = offsets >= room // OffsetIndex.ENTRY.size or times >= room // TimeIndex.ENTRY.size - 1

@@ -42,28 +42,28 @@ class LogSegments:
         """Return the segment of `offset`, and all after it."""
         return self.all[self.find_segment_index(offset) :]
 
-    def add(self, segment: Segment) -> None:
+    def add_segment(self, segment: Segment) -> None:
         """Append a segment."""
         self.all.append(segment)
         self.base_offsets.append(segment.base_offset)
 
-    def remove(self, segment: Segment) -> None:
+    def remove_segment(self, segment: Segment) -> None:
         """Remove a segment."""
         index = self.all.index(segment)
         del self.all[index], self.base_offsets[index]
 
-    def find_slice_of_segments(self, neighbours: Sequence[Segment]) -> slice:
+    def find_slice_of_segments(self, adjacent_segments: Sequence[Segment]) -> slice:
         """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
-        index = self.all.index(neighbours[0])
-        place = slice(index, index + len(neighbours))
-        if self.all[place] != list(neighbours):
-            raise ValueError(f"the segments from {neighbours[0].path} on have changed")
+        index = self.all.index(adjacent_segments[0])
+        place = slice(index, index + len(adjacent_segments))
+        if self.all[place] != list(adjacent_segments):
+            raise ValueError(f"the segments from {adjacent_segments[0].path} on have changed")
         return place
 
-    def replace_slice(self, place: slice, new: Segment) -> None:
+    def replace_segments_in_slice(self, replaced_slice: slice, new_segment: Segment) -> None:
         """Replace segments by a new one."""
-        self.all[place] = [new]
-        self.base_offsets[place] = [new.base_offset]
+        self.all[replaced_slice] = [new_segment]
+        self.base_offsets[replaced_slice] = [new_segment.base_offset]
 
     def read(
         self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool, clean_offset: int
@@ -80,13 +80,13 @@ class LogSegments:
             end = segment.size_bytes, end_offset
             if segment is not self.all[-1]:
                 gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
-                end = segment.find_readable_end(end_offset, gaps=gaps)
+                end = segment.find_readable_end(end_offset, may_have_gaps=gaps)
                 if end[1] <= offset < end_offset:
                     raise _make_lost_records_error(segment, end, end_offset)
             if limit < end[1]:
-                end = segment.find_position_of(limit), limit
+                end = segment.find_position_of_offset(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
-            if region or limit <= end_offset or segment.find_position_of(offset) < segment.size_bytes:
+            if region or limit <= end_offset or segment.find_position_of_offset(offset) < segment.size_bytes:
                 return region
             offset = end_offset
         return None

@@ -67,7 +67,7 @@ class UnsyncedFiles:
         """Record that a file was created, renamed or removed."""
         self._names_synced = False
 
-    def open_unsynced(self) -> tuple[list[File], list[str]]:
+    def open_unsynced_files(self) -> tuple[list[File], list[str]]:
         """Return the files and the directories to sync, in this order. Raises `OSError`."""
         paths = [path for owner in self._owners for path in owner.list_unsynced_paths()]
         files = [self._disk.open(path) for path in paths]
@@ -76,7 +76,7 @@ class UnsyncedFiles:
         return files, [self._directory, os.path.dirname(self._directory)]
 
     def mark_synced(self) -> None:
-        """Mark all as synced. The caller syncs what `open_unsynced()` has returned."""
+        """Mark all as synced. The caller syncs what `open_unsynced_files()` has returned."""
         for owner in self._owners:
             owner.mark_synced()
         self._names_synced = True
@@ -99,30 +99,30 @@ class SideFiles(UnsyncedFiles):
         names_synced = contents.synced and contents.segments[-1].size_bytes > 0
         super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted), names_synced=names_synced)
 
-    def open_unsynced(self) -> tuple[list[File], list[str]]:
+    def open_unsynced_files(self) -> tuple[list[File], list[str]]:
         """Write what could not be written before, and return the files and directories to sync."""
         self.aborted.write_missing_entries()
-        return super().open_unsynced()
+        return super().open_unsynced_files()
 
-    def write_files_before_roll(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
+    def write_files_before_roll(self, base_offsets: Sequence[int], *, with_last_snapshot: bool = False) -> None:
         """Write the files before a new segment begins. `base_offsets` are those of the segments so far.
 
-        With `last`, the log is being closed. Its last snapshot is not synced, as it only saves time at a start.
+        With `with_last_snapshot`, the log is being closed. That one is not synced, as it only saves time at a start.
         """
         self.aborted.write_missing_entries()
-        self.epoch_file.write()
-        if self._snapshots.take_snapshot(self._producers, base_offsets[0], sync=not last):
+        self.epoch_file.write_epochs()
+        if self._snapshots.take_snapshot(self._producers, base_offsets[0], sync=not with_last_snapshot):
             self.mark_directory_unsynced()  # otherwise an older snapshot of this name may come back after a power cut
         self.aborted.update_entry_count(base_offsets[-1])
         self.aborted.write_entry_counts(self._directory, base_offsets)
 
-    def remove_before(self, first_base_offset: int) -> None:
+    def remove_files_before(self, first_base_offset: int) -> None:
         """Remove what belongs to segments before the first one.
 
         The epochs are written by the next flush or `close`: a start removes those before the log start offset.
         """
-        self._snapshots.remove_before(first_base_offset)
-        self.aborted.remove_before(first_base_offset)
+        self._snapshots.remove_snapshots_before(first_base_offset)
+        self.aborted.remove_transactions_before(first_base_offset)
 
     def remove_stray_snapshots(self, base_offsets: Sequence[int]) -> None:
         """Remove the snapshots that belong to none of the log's segments."""
@@ -135,12 +135,12 @@ class SideFiles(UnsyncedFiles):
         Raises `CorruptBatch`, too, as it may read batches.
         """
         self._epochs.truncate_from_end(end_offset)
-        self.epoch_file.write()
+        self.epoch_file.write_epochs()
         self.aborted.truncate_to(segments[-1].path, end_offset)
-        self._snapshots.remove_after(end_offset)
-        self.restore_producers(end_offset, segments)
+        self._snapshots.remove_snapshots_after(end_offset)
+        self.restore_producer_states(end_offset, segments)
 
-    def restore_producers(self, end_offset: int, segments: Sequence[Segment]) -> None:
+    def restore_producer_states(self, end_offset: int, segments: Sequence[Segment]) -> None:
         """Restore the producer states at `end_offset`, the log's end, from the last snapshot and the batches after it.
 
         Raises `CorruptBatch`, too.

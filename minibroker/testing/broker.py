@@ -12,7 +12,13 @@ from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIEN
 from minibroker.quantities import Duration, format_span, parse_milliseconds
 from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
-from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, immediate, shorten_tracebacks
+from minibroker.testing.loops import (
+    BrokerLoop,
+    blocking,
+    immediate,
+    make_coroutine_of_blocking_verb,
+    shorten_tracebacks,
+)
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.verbs.group_verbs import GroupVerbs
 from minibroker.testing.verbs.node_verbs import NodeVerbs
@@ -80,7 +86,7 @@ class TestClock:
             await asyncio.sleep(0)
         await self._wait_for_threads(clock)
 
-    aadvance = await_blocking(advance)
+    aadvance = make_coroutine_of_blocking_verb(advance)
 
     async def _wait_for_threads(self, clock: MovingClock) -> None:
         """Wait until no other thread works for the broker."""

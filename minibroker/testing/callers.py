@@ -14,8 +14,8 @@ OURS: Final = sys.stdlib_module_names - {"test"} | {"minibroker"}  # a test may 
 def remove_own_traceback(error: BaseException) -> BaseException:
     """Return an error without its traceback, unless that leads into a function of the test."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return error.with_traceback(None) if all(map(_is_own_frame, frames)) else error
+    return error.with_traceback(None) if all(map(_is_frame_of_test_kit, frames)) else error
 
 
-def _is_own_frame(frame: FrameType) -> bool:
+def _is_frame_of_test_kit(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in OURS

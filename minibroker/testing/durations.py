@@ -43,10 +43,10 @@ def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Wo
         ]
         return tuple(placed), words | spans
 
-    return convert_durations if names else _keep_arguments
+    return convert_durations if names else _return_arguments_unchanged
 
 
-def _keep_arguments(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+def _return_arguments_unchanged(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
     return arguments, words
 
 

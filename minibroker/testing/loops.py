@@ -287,7 +287,7 @@ def blocking(
     return call_verb
 
 
-def await_blocking(
+def make_coroutine_of_blocking_verb(
     blocked: Callable[Concatenate[Owner, Arguments], Result],
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
     """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""

@@ -44,9 +44,9 @@ class MovingClock:
         self.after: Callable[[], None] | None = None  # called after timers have run, and after work in other threads
         self.wait_for_threads_and_callbacks = system.wait_for_threads_and_callbacks
 
-    def run_aside(self, work: Work, done: Done) -> None:
+    def run_in_thread(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop."""
-        self._system.run_aside(work, lambda error: self._call_done_with_error(done, error))
+        self._system.run_in_thread(work, lambda error: self._call_done_with_error(done, error))
 
     def run_detached(self, work: Work, done: Done) -> None:
         """Run `work` in a thread of its own, then `done` on the loop, unless the process ends before."""

@@ -18,7 +18,7 @@ from minibroker.broker.monitoring.measuring import bind_metrics_port, serve_metr
 from minibroker.broker.process import (
     AnnounceListeners,
     make_event_of_stop_signals,
-    run_until_exit_code,
+    serve_and_get_exit_status,
     wait_for_stop_event,
 )
 from minibroker.named_tuples import NamedTuple
@@ -47,26 +47,26 @@ class ServingOptions(NamedTuple):
     until_stdin_closes: bool = False
 
 
-def serve_until_signal(settings: Settings, *, nodes: int, announce: AnnounceListeners, wishes: ServingOptions) -> int:
+def serve_until_signal(settings: Settings, *, nodes: int, announce: AnnounceListeners, options: ServingOptions) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
-    return run_until_exit_code(_run_broker(settings, nodes, announce, wishes))
+    return serve_and_get_exit_status(_run_broker(settings, nodes, announce, options))
 
 
-async def _run_broker(settings: Settings, nodes: int, announce: AnnounceListeners, wishes: ServingOptions) -> None:
+async def _run_broker(settings: Settings, nodes: int, announce: AnnounceListeners, options: ServingOptions) -> None:
     inherited = take_inherited_sockets()
     if inherited is not None and inherited.addresses:
         raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
-    stop = make_event_of_stop_signals(wishes.until_stdin_closes)
+    stop = make_event_of_stop_signals(options.until_stdin_closes)
     address = None
-    if wishes.control is not None or wishes.explorer:
+    if options.control is not None or options.explorer:
         from minibroker.testing.control.control_server import parse_address, serve_control
 
-        address = parse_address(wishes.control or ANY_PORT, wishes.token)
-    broker = _make_broker(settings, nodes, wishes)
+        address = parse_address(options.control or ANY_PORT, options.token)
+    broker = _make_broker(settings, nodes, options)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(
-            bind_metrics_port(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
+            bind_metrics_port(settings, options.metrics_port, clock.wall_ms, over_tls=options.metrics_tls)
         )
         if measured is not None:
             broker.set_measurements(measured)
@@ -78,37 +78,37 @@ async def _run_broker(settings: Settings, nodes: int, announce: AnnounceListener
         if address is not None:
             broker.journal.on()
             url = await serving.enter_async_context(
-                serve_control(broker, address, wishes.token, explorer=wishes.explorer)
+                serve_control(broker, address, options.token, explorer=options.explorer)
             )
         listens, others = f"minibroker listens on {broker.bootstrap_servers}", {}
-        if wishes.registry is not None:
+        if options.registry is not None:
             from minibroker.registry.api.running_registry import make_registry_line
 
             others["registry"] = make_registry_line(broker.registry_url)
-        if wishes.control is not None:
+        if options.control is not None:
             others["control"] = f"minibroker is controlled at {url}"
-        if wishes.explorer:
+        if options.explorer:
             others["explorer"] = f"minibroker is explored at {url}/explorer/"
         announce(listens, others)
         await wait_for_stop_event(stop, listens)
 
 
-def _make_broker(settings: Settings, nodes: int, wishes: ServingOptions) -> Broker:
+def _make_broker(settings: Settings, nodes: int, options: ServingOptions) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
         raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
     texts: dict[str, Any] = dict(settings.static_texts)
-    if wishes.security or settings["test.security"]:
+    if options.security or settings["test.security"]:
         texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
     with suppress_settings_warnings():
         broker = Broker(
             texts,
             nodes=nodes,
             directory=Path(settings.log_directories[0]),
-            emulate=wishes.emulate,
-            security=wishes.security,
-            users=wishes.users,
-            registry=wishes.registry or False,
+            emulate=options.emulate,
+            security=options.security,
+            users=options.users,
+            registry=options.registry or False,
         )
     # Those of a plain process: what tests want is not what its user has given.
     broker.defaults = {}
@@ -116,7 +116,7 @@ def _make_broker(settings: Settings, nodes: int, wishes: ServingOptions) -> Brok
         from minibroker.testing.emulation.releases import list_settings_of_release
 
         broker.defaults = list_settings_of_release(broker.emulated)
-    broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
-    if wishes.faults is not None:
-        broker.faults.load(wishes.faults)
+    broker.first_records, broker.first_cluster_id = options.first_records, options.first_cluster_id
+    if options.faults is not None:
+        broker.faults.load(options.faults)
     return broker

@@ -111,7 +111,7 @@ def _make_headers(answer: Answer) -> dict[str, str]:
     return found | dict(answer.headers)
 
 
-async def _send_pieces(pieces: AsyncIterator[bytes], incoming: IncomingBody, send: Send) -> None:
+async def _send_pieces(pieces: AsyncIterator[bytes], incoming_body: IncomingBody, send: Send) -> None:
     """Send what comes until it ends, or the client leaves."""
 
     async def sent() -> None:
@@ -119,7 +119,7 @@ async def _send_pieces(pieces: AsyncIterator[bytes], incoming: IncomingBody, sen
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    tasks = [asyncio.ensure_future(sent()), asyncio.ensure_future(incoming.wait_until_gone())]
+    tasks = [asyncio.ensure_future(sent()), asyncio.ensure_future(incoming_body.wait_until_gone())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from minibroker.addresses import find_refusal
+from minibroker.addresses import find_reason_to_refuse_request
 from minibroker.web.messages import Request, RequestRefused
 
 
@@ -24,7 +24,7 @@ class Guard:
 
     def __call__(self, request: Request) -> None:
         """Raise RequestRefused unless the request is to be answered."""
-        refusal = find_refusal(request.headers, is_private=self._wanted is None)
+        refusal = find_reason_to_refuse_request(request.headers, is_private=self._wanted is None)
         if refusal is not None:
             raise RequestRefused(403, f"{refusal}; --control-token lets others in")
         if self._wanted is None:

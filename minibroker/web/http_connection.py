@@ -47,7 +47,7 @@ class AnswerFlow:
     def resume(self) -> None:
         self._writable.set()
 
-    async def drain(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until more may be written."""
         await self._writable.wait()
 
@@ -231,7 +231,7 @@ class RequestCycle:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Send the head of the answer, or a part of its body; wait while the client does not read."""
         connection = self._connection
-        await connection.flow.drain()
+        await connection.flow.wait_until_writable()
         if self.is_disconnected or connection.transport.is_closing():
             return await asyncio.sleep(0)  # in which the application learns it
         if message["type"] == "http.response.start":

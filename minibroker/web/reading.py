@@ -98,15 +98,15 @@ def _get_value_at_path(value: Any, steps: list[str]) -> Any:
     return value
 
 
-def _explain_mistake(what: str, kind: Any, steps: list[str]) -> str:
+def _explain_mistake(value_name: str, kind: Any, steps: list[str]) -> str:
     """Return what is wrong as people say it."""
-    if found := WRONG_TYPE.fullmatch(what):
+    if found := WRONG_TYPE.fullmatch(value_name):
         return f"must be {_translate_type_names(found[1])}"
-    if found := WRONG_SIZE.fullmatch(what):
+    if found := WRONG_SIZE.fullmatch(value_name):
         return f"must be {_translate_type_names(found[1])} {found[2]}"
-    if what.startswith(WRONG_VALUE):
+    if value_name.startswith(WRONG_VALUE):
         return f"must be {_list_choices(kind, steps)}"
-    return what
+    return value_name
 
 
 def _translate_type_names(text: str) -> str:

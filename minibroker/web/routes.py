@@ -18,11 +18,11 @@ from minibroker.web.messages import Answer, NotUnderstood, Request, make_json_an
 from minibroker.web.reading import MISSING, read_json_as, read_struct_from_texts
 from minibroker.web.signatures import (
     Parameter,
-    add_meta,
+    add_meta_to_type,
     get_return_type,
     iterate_parameters,
     make_struct,
-    remove_null,
+    remove_null_from_type,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -65,15 +65,15 @@ class Route:
         found = list(iterate_parameters(self.function))
         if self.owner is not None:
             found = [*iterate_parameters(self.owner), *found[1:]]
-        return [self._change_parameter(each) for each in found if each.name not in self.without]
+        return [self._apply_declared_kind(each) for each in found if each.name not in self.without]
 
-    def _change_parameter(self, parameter: Parameter) -> Parameter:
+    def _apply_declared_kind(self, parameter: Parameter) -> Parameter:
         name, kind = parameter.name, parameter.kind
         if name in self.variables:
-            kind = remove_null(kind)
+            kind = remove_null_from_type(kind)
         wanted = self.kinds.get(name, kind)
         if isinstance(wanted, Meta):  # numbers in paths have no limits: what they name is there or is not
-            wanted = kind if name in self.variables else add_meta(kind, wanted)
+            wanted = kind if name in self.variables else add_meta_to_type(kind, wanted)
         return parameter._replace(kind=wanted, is_whole=parameter.is_whole or name == self.whole)
 
     @cached_property
@@ -135,15 +135,15 @@ class Route:
             result = self.function(request)
         else:
             given = await self._read_arguments(request)
-            owners = [] if self.owner is None else [self._make_owner(given)]
+            owners = [] if self.owner is None else [self._make_owner_from_arguments(given)]
             result = self.function(*owners, **given)
         if inspect.isawaitable(result):
             result = await result
         return self._make_answer(result)
 
-    def _make_owner(self, given: dict[str, Any]) -> Any:
+    def _make_owner_from_arguments(self, arguments: dict[str, Any]) -> Any:
         assert self.owner is not None
-        return self.owner(**{each.name: given.pop(each.name) for each in iterate_parameters(self.owner)})
+        return self.owner(**{each.name: arguments.pop(each.name) for each in iterate_parameters(self.owner)})
 
     async def _read_arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the function."""

@@ -60,7 +60,7 @@ class Server:
         self._server = await loop.create_server(connections.make_protocol, sock=listening, ssl=tls, backlog=BACKLOG)
         loop.call_later(MOMENT_SECONDS, connections.import_late_modules)
         stalled = StalledConnections(connections.connections, self._idle_seconds)
-        self._watching = asyncio.ensure_future(stalled.cut_stalled_periodically())
+        self._watching = asyncio.ensure_future(stalled.close_stalled_periodically())
 
     async def stop(self) -> None:
         """Answer the requests that run, and close all connections."""
@@ -72,13 +72,13 @@ class Server:
         until = monotonic() + CLOSING_SECONDS
         while connections.connections and monotonic() < until:
             await asyncio.sleep(0.002)
-        connections.cut_all()
+        connections.close_all_connections()
 
     def abort(self) -> None:
         """Cut all connections."""
         connections = self._stop_listening()
         if connections is not None:
-            connections.cut_all()
+            connections.close_all_connections()
 
     def close(self) -> None:
         """Release the port, after `stop` or `abort`."""
@@ -113,7 +113,7 @@ class OpenConnections:
         """Import what the first connection needs."""
         import_module("minibroker.web.http_connection")
 
-    def cut_all(self) -> None:
+    def close_all_connections(self) -> None:
         """Cut all connections, and end what answers their requests."""
         for connection in list(self.connections):
             connection.transport.abort()

@@ -44,12 +44,12 @@ def iterate_parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
             yield Parameter(parameter.name, kind, default, is_struct(kind))
 
 
-def _iterate_entries_of_typed_dict(many: Any) -> Iterator[Parameter]:
+def _iterate_entries_of_typed_dict(typed_dict: Any) -> Iterator[Parameter]:
     """Yield the entries of a TypedDict."""
-    names = vars(sys.modules[many.__module__])
-    for name, hint in many.__annotations__.items():
+    names = vars(sys.modules[typed_dict.__module__])
+    for name, hint in typed_dict.__annotations__.items():
         kind = _evaluate_hint(getattr(hint, "__forward_arg__", hint), names)
-        yield Parameter(name, add_null(kind), None, of_many=True)
+        yield Parameter(name, add_null_to_type(kind), None, of_many=True)
 
 
 def get_return_type(function: Callable[..., Any]) -> Any:
@@ -63,23 +63,23 @@ def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
     return eval(hint, {**names, "Duration": TimeSpan}) if isinstance(hint, str) else hint
 
 
-def add_meta(kind: Any, meta: Meta) -> Any:
+def add_meta_to_type(kind: Any, meta: Meta) -> Any:
     """Return a type with limits or a description; null needs none."""
-    limited: Any = Annotated[remove_null(kind), meta]
-    return add_null(limited) if NoneType in get_args(kind) else limited
+    limited: Any = Annotated[remove_null_from_type(kind), meta]
+    return add_null_to_type(limited) if NoneType in get_args(kind) else limited
 
 
 def is_struct(kind: Any) -> bool:
     """Return whether a type is one of msgspec's objects, or that or nothing."""
-    return hasattr(remove_null(kind), "__struct_fields__")
+    return hasattr(remove_null_from_type(kind), "__struct_fields__")
 
 
-def add_null(kind: Any) -> Any:
+def add_null_to_type(kind: Any) -> Any:
     """Return a type with null."""
     return Union[(kind, NoneType)]  # noqa: UP007 - made at run time
 
 
-def remove_null(kind: Any) -> Any:
+def remove_null_from_type(kind: Any) -> Any:
     """Return a type without null."""
     others = tuple(each for each in get_args(kind) if each is not NoneType)
     return Union[others] if NoneType in get_args(kind) else kind  # noqa: UP007 - made at run time

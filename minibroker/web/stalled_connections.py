@@ -33,13 +33,13 @@ class StalledConnections:
         self._now = now
         self._seen: dict[Any, ConnectionProgress] = {}
 
-    async def cut_stalled_periodically(self) -> None:
+    async def close_stalled_periodically(self) -> None:
         """Cut connections until the task is cancelled."""
         while True:
             await asyncio.sleep(self._seconds / SWEEPS)
-            self.cut_stalled_connections()
+            self.close_stalled_connections()
 
-    def cut_stalled_connections(self) -> None:
+    def close_stalled_connections(self) -> None:
         """Cut the connections that are stalled for too long."""
         now, before = self._now(), self._seen
         self._seen = {}

@@ -307,7 +307,7 @@ class Harness:
         self._node_ids = node_ids
         settings = Settings({"log.dirs": str(self.directory / "data"), "node.id": "1", **self._texts})
         environment = Environment(
-            self.disk, self.clock.wall_ms, self.clock.call_later, self.clock.run_aside, self.random
+            self.disk, self.clock.wall_ms, self.clock.call_later, self.clock.run_in_thread, self.random
         )
         self.logs = LogDirectories(
             environment,

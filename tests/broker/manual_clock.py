@@ -44,12 +44,12 @@ class ManualClock:
         heapq.heappush(self._timers, (self._elapsed_ms + delay_ms, next(self._order), timer))
         return timer
 
-    def run_aside(self, work: Work, done: Done) -> None:
+    def run_in_thread(self, work: Work, done: Done) -> None:
         self._aside.append((work, done))
         if not self.holds_aside:
             self.do_aside()
 
-    run_detached = run_aside
+    run_detached = run_in_thread
 
     def do_aside(self) -> int:
         """Do the work that is held, but not the work that it causes; return how much it was."""

@@ -158,7 +158,7 @@ def test_a_changed_subscription_is_sent_at_once(harness: Harness) -> None:
 def test_a_client_instance_ends_with_its_connection_and_after_inactivity(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
-    pusher.client.connection.on_lost()
+    pusher.client.connection.drop_lost_client()
     assert harness.cluster.telemetry.list_connected_instances() == []
     other = Pusher(harness)
     assert other.get().error_code == NONE
@@ -222,7 +222,7 @@ def test_pushed_gauges_are_replaced_and_pushed_deltas_are_summed(harness: Harnes
     assert pusher.push(metrics(gauge("g", 5), sum_of("d", 3, 1), sum_of("c", 3, 2)), codec) == NONE
     assert kept(harness) == kept(harness, connected=True) == {"g": 5, "d": 5, "c": 3}
     assert kept(harness, "other") == {}
-    pusher.client.connection.on_lost()
+    pusher.client.connection.drop_lost_client()
     assert len(kept(harness)) == 3
     assert kept(harness, connected=True) == {}
 

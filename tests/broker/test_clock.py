@@ -71,12 +71,12 @@ def test_background_work_runs_immediately_unless_it_is_held() -> None:
     def fail() -> None:
         raise failure
 
-    clock.run_aside(lambda: seen.append("work"), seen.append)
-    clock.run_aside(fail, seen.append)
+    clock.run_in_thread(lambda: seen.append("work"), seen.append)
+    clock.run_in_thread(fail, seen.append)
     assert seen == ["work", None, failure]
     clock.holds_aside = True
-    clock.run_aside(
-        lambda: seen.append("held"), lambda error: clock.run_aside(lambda: seen.append("more"), seen.append)
+    clock.run_in_thread(
+        lambda: seen.append("held"), lambda error: clock.run_in_thread(lambda: seen.append("more"), seen.append)
     )
     assert seen[3:] == []
     assert clock.do_aside() == 1
@@ -100,10 +100,10 @@ async def test_the_system_clock_runs_background_work_in_another_thread() -> None
         threads.append(threading.current_thread())
         reports.put_nowait(error)
 
-    clock.run_aside(work, done)
+    clock.run_in_thread(work, done)
     assert await reports.get() is None
     assert threads[0] is not threads[1] is threading.current_thread()
-    clock.run_aside(fail, done)
+    clock.run_in_thread(fail, done)
     assert isinstance(await reports.get(), OSError)
     clock.wait_for_threads_and_callbacks()
 
@@ -113,7 +113,7 @@ async def test_detached_work_delays_neither_other_background_work_nor_the_exit()
     may_go_on = threading.Event()
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
     clock.run_detached(lambda: may_go_on.wait() and None, ends.put_nowait)
-    clock.run_aside(lambda: None, ends.put_nowait)
+    clock.run_in_thread(lambda: None, ends.put_nowait)
     assert await ends.get() is None and not clock.busy
     clock.wait_for_threads_and_callbacks()
     assert ends.empty()
@@ -134,7 +134,7 @@ def test_the_process_exit_waits_for_background_work_and_calls_back_once() -> Non
     go_on = threading.Event()
     reports: list[Exception | None] = []
     for _ in range(2):
-        clock.run_aside(go_on.wait, reports.append)  # type: ignore[arg-type]
+        clock.run_in_thread(go_on.wait, reports.append)  # type: ignore[arg-type]
     threading.Thread(target=go_on.set).start()
     clock.wait_for_threads_and_callbacks()
     assert reports == [None, None]

@@ -131,4 +131,4 @@ def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: py
 def test_any_other_import_failure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_imports, "LATE", ("nothing_of_this_name",))
     with pytest.raises(ImportError):
-        asyncio.run(late_imports.import_late_modules(free=lambda: 0))
+        asyncio.run(late_imports.import_late_modules(count_free=lambda: 0))

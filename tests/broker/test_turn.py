@@ -97,7 +97,7 @@ def test_batches_of_a_disconnected_client_are_written(loop: Loop) -> None:
     gone, other = LoopClient(loop.harness), LoopClient(loop.harness)
     for client in (gone, other):
         client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
-    gone.connection.on_lost()
+    gone.connection.drop_lost_client()
     loop.end_turn(gone, other)
     assert (gone.sent_bytes(), codes(other), loop.values()) == (b"", [0], ["first", "a", "a"])
 
@@ -225,12 +225,12 @@ def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
     turn.call_when_over(make_wait(log), told.append)
     assert told == [None]
     data = batch("a")
-    log.append_pending(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
+    log.append_to_pending_batches(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
     wait = make_wait(log)
     turn.call_when_over(wait, told.append)
     assert told == [None]
     loop.fail_writes()
     loop.harness.end_turn()
-    log.write_pending()
+    log.write_pending_batches()
     turn.call_when_over(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]

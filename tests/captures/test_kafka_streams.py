@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
 from minibroker.captures.kafka_streams import Conversation, Pair, find_conversation, find_conversations
 from minibroker.captures.packets import Address, Capture
-from minibroker.captures.tcp_streams import Connection, Run, Stream, collect_connections, make_stream
+from minibroker.captures.tcp_streams import Connection, GaplessBytes, Stream, collect_connections, make_stream
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -44,7 +44,7 @@ def ids(pairs: list[Pair]) -> list[tuple[int | None, int | None]]:
 
 def middle(data: bytes) -> Stream:
     """Return a stream whose begin was not captured."""
-    return Stream([Run(0, data, [])], has_begin=False, end=len(data))
+    return Stream([GaplessBytes(0, data, [])], has_begin=False, end=len(data))
 
 
 def texts(found: Conversation) -> list[str]:
@@ -91,7 +91,9 @@ def test_decoding_continues_with_the_next_frame_after_a_gap() -> None:
     size = len(parts[0])
     whole = b"".join(parts)
     lost = slice(size + 14, 2 * size + 5)  # the end of a frame, and the begin of the next
-    stream = Stream([Run(0, whole[: lost.start], []), Run(lost.stop, whole[lost.stop :], [])], end=len(whole))
+    stream = Stream(
+        [GaplessBytes(0, whole[: lost.start], []), GaplessBytes(lost.stop, whole[lost.stop :], [])], end=len(whole)
+    )
     found = conversation(stream, b"".join(heartbeat_answer(number) for number in range(6)))
     assert [pair for pair in ids(found.pairs) if pair[0] is not None] == [(0, 0), (1, 1), (3, 3), (4, 4), (5, 5)]
     cut = found.pairs[1].request
@@ -104,7 +106,9 @@ def test_a_gap_within_one_frame_hides_only_that_frame() -> None:
     parts = [heartbeat(0), heartbeat(1, "g" * 100), heartbeat(2)]
     whole = b"".join(parts)
     start = len(parts[0]) + 40
-    stream = Stream([Run(0, whole[:start], []), Run(start + 20, whole[start + 20 :], [])], end=len(whole))
+    stream = Stream(
+        [GaplessBytes(0, whole[:start], []), GaplessBytes(start + 20, whole[start + 20 :], [])], end=len(whole)
+    )
     found = conversation(stream, b"")
     assert [pair[0] for pair in ids(found.pairs)] == [0, 1, 2]
 
@@ -200,5 +204,5 @@ def test_decoding_streams_with_any_gap_never_raises(data: st.DataObject) -> None
     whole = b"".join(heartbeat(number) for number in range(5))
     first = data.draw(st.integers(0, len(whole)))
     last = data.draw(st.integers(first, len(whole)))
-    stream = Stream([Run(0, whole[:first], []), Run(last, whole[last:], [])], end=len(whole))
+    stream = Stream([GaplessBytes(0, whole[:first], []), GaplessBytes(last, whole[last:], [])], end=len(whole))
     check(streams(stream, b"".join(heartbeat_answer(number) for number in range(5))))

@@ -40,7 +40,7 @@ def give(made: Connection, data: bytes) -> None:
             count = min(len(buffer), len(data))
             assert count > 0
             buffer[:count] = data[:count]
-        made.take_received(count)
+        made.process_received_bytes(count)
         data = data[count:]
 
 

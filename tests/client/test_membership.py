@@ -46,11 +46,11 @@ def test_a_single_member_gets_all_partitions_and_commits_its_offsets(client: Cli
 def test_an_expired_member_rejoins(client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     member = GroupMembership(client, "g", ["t"])
     member.join()
-    assert member.is_current()  # a heartbeat is not due yet
+    assert member.is_generation_current()  # a heartbeat is not due yet
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
-    assert member.is_current()
+    assert member.is_generation_current()
     kafka.evict("g")
-    assert not member.is_current()
+    assert not member.is_generation_current()
     member.commit({("t", 0): 1})  # is refused, and not an error
     assert member.join() == BOTH
     assert member.committed(BOTH) == {}
@@ -68,7 +68,7 @@ def test_our_member_shares_partitions_with_members_of_another_client(
         mine = BOTH
         while mine == BOTH:
             other.poll(0.1)
-            if not member.is_current():
+            if not member.is_generation_current():
                 mine = member.join()
         assert len(mine) == 1
         member.leave()

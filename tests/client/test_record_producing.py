@@ -9,7 +9,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.producer_identity import ProducerIdentity
 from minibroker.client.record_fetching import RecordReader
-from minibroker.client.record_producing import BATCH_RECORDS, ProduceOutcome, Writer
+from minibroker.client.record_producing import BATCH_RECORDS, ProduceOutcome, RecordWriter
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 
@@ -20,7 +20,7 @@ def written(
     outcomes: list[ProduceOutcome] = []
     settings = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "2000"}
     with Client(ClientSettings(settings)) as client:
-        writer = Writer(client, "t", outcomes.append, timeout_ms=timeout_ms)
+        writer = RecordWriter(client, "t", outcomes.append, timeout_ms=timeout_ms)
         for value in values:
             writer.add_record(Record(-1, 0, None, value), partition)
         writer.flush()
@@ -59,7 +59,7 @@ def test_many_records_are_sent_in_several_batches_in_order(kafka: Broker) -> Non
 def test_an_idempotent_producer_writes_no_duplicate_after_a_lost_response(kafka: Broker) -> None:
     outcomes: list[ProduceOutcome] = []
     with Client(ClientSettings({"bootstrap.servers": kafka.bootstrap_servers})) as client:
-        writer = Writer(client, "t", outcomes.append, identity=ProducerIdentity(client))
+        writer = RecordWriter(client, "t", outcomes.append, identity=ProducerIdentity(client))
         for value in (b"a", b"b"):
             kafka.faults.add(api="Produce", topic="t", close="after", times=1)
             writer.add_record(Record(-1, 0, None, value))
@@ -72,7 +72,7 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first(kafka: Broker)
     outcomes: list[ProduceOutcome] = []
     with Client(ClientSettings({"bootstrap.servers": kafka.bootstrap_servers})) as client:
         first = ProducerIdentity(client, "x")
-        writer = Writer(client, "t", outcomes.append, identity=first)
+        writer = RecordWriter(client, "t", outcomes.append, identity=first)
         writer.add_record(Record(-1, 0, None, b"a"))
         writer.flush()
         ProducerIdentity(client, "x")

@@ -53,5 +53,5 @@ def test_a_failed_connection_is_traced() -> None:
             Client(ClientSettings({"bootstrap.servers": address}), TracedNetwork(lines.append)) as client,
             pytest.raises(ClientError),
         ):
-            client.reach()
+            client.connect_to_any_node()
     assert re.fullmatch(rf"{address}: no connection after [0-9.]+ ms: Connection refused", lines[0])

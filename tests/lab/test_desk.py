@@ -34,7 +34,7 @@ class Page:
         message = {"ask": self._last, "method": method, "target": target, "body": None, "headers": {}}
         if body is not None:
             message |= {"body": json.dumps(body), "headers": {"content-type": "application/json"}}
-        self.desk.take_message(message)
+        self.desk.process_page_message(message)
         return self._last
 
     async def ask(self, method: str, target: str, body: Any = None) -> tuple[int, bytes]:
@@ -83,7 +83,7 @@ async def test_a_streamed_response_continues_until_the_page_stops_it(page: Page)
     text = b""
     while b"event: frames" not in text:
         text += (await page.messages.get()).get("piece", b"")
-    page.desk.take_message({"stop": number})
+    page.desk.process_page_message({"stop": number})
     for _ in range(20):  # each is a frame, and nothing of the stream comes between
         code = "import asyncio\nawait broker.aproduce('orders', 'tea')\nawait asyncio.sleep(0.02)"
         await page.data("lab/run", {"code": code})

@@ -60,7 +60,7 @@ NAMES = st.text("abAB-_.01", min_size=1, max_size=8)
 def test_patterns_match_the_same_names_as_pythons_re(text: str, names: list[str]) -> None:
     # Python's \Z is what $ means here; in a name there is no newline, before which $ could match too.
     expected = frozenset(name for name in names if re.fullmatch(text, name, re.ASCII))
-    assert run_all_steps(Pattern(text).select_matching(names)) == expected
+    assert run_all_steps(Pattern(text).select_matching_names(names)) == expected
 
 
 @for_each(
@@ -96,7 +96,7 @@ def test_patterns_match_the_same_names_as_pythons_re(text: str, names: list[str]
     ],
 )
 def test_syntax_that_differs_from_python_follows_re2(text: str, matching: list[str], others: list[str]) -> None:
-    assert run_all_steps(Pattern(text).select_matching([*matching, *others])) == set(matching)
+    assert run_all_steps(Pattern(text).select_matching_names([*matching, *others])) == set(matching)
 
 
 @for_each(
@@ -156,7 +156,7 @@ def test_a_pattern_that_takes_too_long_for_all_names_is_rejected() -> None:
     source = random.Random(1)
     names = ["".join(source.choices("ab", k=LONGEST_NAME)) for _ in range(1000)]
     with pytest.raises(InvalidPattern, match="takes too long"):
-        run_all_steps(Pattern("([ab]*a[ab]{200}){2}x?").select_matching(names))
+        run_all_steps(Pattern("([ab]*a[ab]{200}){2}x?").select_matching_names(names))
 
 
 def test_matching_ordinary_names_is_cheap() -> None:
@@ -164,5 +164,5 @@ def test_matching_ordinary_names_is_cheap() -> None:
     names = [
         f"{kind}-{place}-v{number}" for kind in ("orders", "users") for place in ("eu", "us") for number in range(500)
     ]
-    assert len(run_all_steps(pattern.select_matching(names))) == 1000
+    assert len(run_all_steps(pattern.select_matching_names(names))) == 1000
     assert pattern.effort < 5000

@@ -81,14 +81,14 @@ def read(data, pos, end):
         if n:
             if n > 127:
                 n, pos = read_varint(data, pos - 1)
-            pos = skip_tags(data, pos, end, n)
+            pos = skip_unknown_tagged_fields(data, pos, end, n)
         members.append(member_identity)
     n = data[pos]
     pos += 1
     if n:
         if n > 127:
             n, pos = read_varint(data, pos - 1)
-        pos = skip_tags(data, pos, end, n)
+        pos = skip_unknown_tagged_fields(data, pos, end, n)
     return leave_group_request, pos"""
 
 

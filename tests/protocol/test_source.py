@@ -19,7 +19,7 @@ from minibroker.protocol.source import (
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
     source = FunctionSource({})
-    with source.open_block("if a:"), source.enter_field("topics"):
+    with source.add_block_with_head("if a:"), source.enter_field("topics"):
         source.add_line("b = 1")
         with source.enter_field("name"):
             source.add_line("c = 2")
@@ -38,9 +38,9 @@ def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
 def test_a_generated_name_refers_to_one_object() -> None:
     source = FunctionSource({"taken": 1})
     first, second = object(), object()
-    assert source.bind_name("Topic", first) == "Topic"
-    assert source.bind_name("Topic", first) == "Topic"
-    assert source.bind_name("Topic", second) == "Topic_"
+    assert source.bind_object_to_name("Topic", first) == "Topic"
+    assert source.bind_object_to_name("Topic", first) == "Topic"
+    assert source.bind_object_to_name("Topic", second) == "Topic_"
     assert (source.names["Topic"], source.names["Topic_"]) == (first, second)
 
 
@@ -59,9 +59,9 @@ def test_default_values_become_python_expressions() -> None:
 
 def test_generated_codecs_are_cached_and_have_readable_names() -> None:
     source = FunctionSource({})
-    assert source.bind_struct_method("unpack_from", "hi?") == "unpack_hit"
+    assert source.bind_codec_method("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
-    assert source.bind_struct_methods_by_count("pack", "i") == "pack_few_i"
+    assert source.bind_codec_methods_by_count("pack", "i") == "pack_few_i"
     assert source.names["pack_few_i"][2](1, 2) == b"\0\0\0\1\0\0\0\2"
 
 
@@ -79,7 +79,7 @@ def test_names_are_converted_to_snake_case() -> None:
 def reader(*lines: tuple[str, str]) -> Any:
     """A compiled function of (field, line) pairs."""
     source = FunctionSource({})
-    with source.open_block("def read(data, pos, end):"):
+    with source.add_block_with_head("def read(data, pos, end):"):
         for field, line in lines:
             with source.enter_field(field):
                 source.add_line(line)
@@ -117,7 +117,7 @@ def test_an_error_inside_a_called_function_names_the_field_of_the_calling_line()
         return data[5]
 
     source = FunctionSource({"inner": inner})
-    with source.open_block("def read(data, pos, end):"), source.enter_field("called"):
+    with source.add_block_with_head("def read(data, pos, end):"), source.enter_field("called"):
         source.add_line("return inner(data)")
     assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 

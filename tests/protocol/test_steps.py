@@ -8,11 +8,11 @@ from minibroker.protocol.steps import (
     RELEASED_ITEMS,
     WAITING,
     Steps,
+    apply_to_items_in_steps,
+    are_portions_small,
+    clear_arrays_in_steps,
     count_items_in_steps,
-    empty_arrays_in_steps,
-    have_few_items,
-    map_in_steps,
-    remove_in_portions,
+    remove_items_in_portions,
     run_all_steps,
 )
 
@@ -40,15 +40,15 @@ def test_an_error_of_a_step_is_raised():
 
 
 def test_each_item_of_a_sequence_takes_one_step():
-    steps = map_in_steps(str, [1, 2, 3])
+    steps = apply_to_items_in_steps(str, [1, 2, 3])
     assert [next(steps) for _ in range(3)] == [None, None, None]
-    assert run_all_steps(map_in_steps(str, [1, 2, 3])) == ["1", "2", "3"]
+    assert run_all_steps(apply_to_items_in_steps(str, [1, 2, 3])) == ["1", "2", "3"]
 
 
 def test_arrays_are_emptied_in_steps_with_nested_ones_first():
     inner = list(range(2 * RELEASED_ITEMS))
     outer = [inner, 1]
-    steps = empty_arrays_in_steps([outer, inner])
+    steps = clear_arrays_in_steps([outer, inner])
     for left in RELEASED_ITEMS, 0:
         next(steps)
         assert (len(outer), len(inner)) == (2, left)
@@ -58,7 +58,7 @@ def test_arrays_are_emptied_in_steps_with_nested_ones_first():
 
 def test_items_are_removed_from_a_list_in_order_and_in_portions():
     items = list(range(5))
-    portions = remove_in_portions(items, 2)
+    portions = remove_items_in_portions(items, 2)
     assert next(portions) == [0, 1]
     assert sorted(items) == [2, 3, 4]
     assert list(portions) == [[2, 3], [4]]
@@ -67,9 +67,9 @@ def test_items_are_removed_from_a_list_in_order_and_in_portions():
 
 def test_counting_stops_once_there_are_many_items():
     portions = iter([[1]] * FEW_ITEMS)
-    assert not have_few_items(portions)
+    assert not are_portions_small(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
-    assert have_few_items([[1]] * (FEW_ITEMS // 2)) and have_few_items([[1] * (FEW_ITEMS - 1)])
+    assert are_portions_small([[1]] * (FEW_ITEMS // 2)) and are_portions_small([[1] * (FEW_ITEMS - 1)])
 
 
 def test_keys_are_counted_in_steps_and_forgotten_in_steps():

@@ -20,22 +20,22 @@ class Receiver:
         self.hold_after = -1
         self.splitter: FrameSplitter | None = None
 
-    def wants_whole_frame(self, head: memoryview) -> bool:
+    def needs_whole_frame(self, frame_start: memoryview) -> bool:
         return self.wanted
 
-    def take_frame(self, data: bytes) -> None:
+    def process_frame(self, data: bytes) -> None:
         self.frames.append(data)
         self.passed += data
         if len(self.frames) == self.hold_after and self.splitter is not None:
             self.splitter.held = True
 
-    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
+    def begin_frame_in_pieces(self, head: memoryview, size_bytes: int) -> None:
         self.begun.append(size_bytes)
 
-    def take_piece(self, data: bytes, *, is_last: bool) -> None:
+    def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         self.passed += data
 
-    def take_unframed(self, data: bytes) -> None:
+    def take_bytes_without_frames(self, data: bytes) -> None:
         self.plain += data
         self.passed += data
 
@@ -47,7 +47,7 @@ def frame(size: int) -> bytes:
 def fed(receiver: Receiver, data: bytes, step: int, memory: FrameMemory | None = None) -> FrameSplitter:
     splitter = receiver.splitter = FrameSplitter(receiver, memory or FrameMemory())
     for start in range(0, len(data), step):
-        splitter.feed_bytes(memoryview(data)[start : start + step])
+        splitter.process_bytes(memoryview(data)[start : start + step])
     return splitter
 
 
@@ -84,7 +84,7 @@ def test_bytes_behind_a_held_frame_wait_until_it_is_released() -> None:
     data = frame(3) + frame(5) + frame(7)
     splitter = fed(receiver, data, len(data))
     assert receiver.frames == [frame(3)]
-    splitter.feed_bytes(memoryview(frame(9)))
+    splitter.process_bytes(memoryview(frame(9)))
     assert receiver.frames == [frame(3)]
     splitter.resume_after_hold()
     assert receiver.passed == data + frame(9)
@@ -104,7 +104,7 @@ def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
     splitter = fed(first, data[:-1], HEAD_BYTES, memory)
     fed(second, data, HEAD_BYTES, memory)
     assert second.begun == [len(data)] and second.passed == data
-    splitter.feed_bytes(memoryview(data[-1:]))
+    splitter.process_bytes(memoryview(data[-1:]))
     assert first.frames == [data]
     assert memory.held_bytes == 0
 

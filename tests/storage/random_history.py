@@ -84,7 +84,7 @@ class Simulation:
                 self.steps.append("  (killed)")
                 self.counts["killed at an operation"] += 1
                 self.start_after(self.disk.heal)
-            if not self.log.is_in_use:
+            if not self.log.is_open_and_online:
                 self.counts["offline"] += 1
                 self.start_after(self.random.choice((self.disk.heal, self.disk.cut_power)))
         self.heal()
@@ -233,7 +233,7 @@ class Simulation:
                     self._note_pending()
             if self.random.random() < 0.3:
                 self.random.choice((self.break_disk, self._killed_in_the_write))()
-            self.log.write_pending()
+            self.log.write_pending_batches()
         finally:
             log_module.MAX_PENDING_BYTES = limit  # type: ignore[misc]
             self._note_pending()
@@ -250,7 +250,7 @@ class Simulation:
         assert not has_sequences or self.log.producers.check_epoch_and_sequence(header) is None
         self.promises.attempted(data, self.log.next_offset, self.leader_epoch)
         try:
-            offset = self.log.append_pending(data, header, self.leader_epoch)
+            offset = self.log.append_to_pending_batches(data, header, self.leader_epoch)
             self._note_pending()
             if offset < 0:
                 self.log.append(data, (header,), self.leader_epoch)

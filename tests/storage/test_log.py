@@ -90,8 +90,8 @@ def test_a_new_leader_epoch_is_recorded_with_its_first_offset(tmp_path: Path) ->
         append(log, batch(2), leader_epoch)
     assert log.leader_epoch == 4
     assert files_in(tmp_path)["leader-epoch-checkpoint"] == b"0\n3\n0 0\n3 4\n4 8\n"
-    assert log.end_offset_for_epoch(3) == (3, 8)
-    assert log.end_offset_for_epoch(4) == (4, 10)
+    assert log.find_end_offset_of_epoch(3) == (3, 8)
+    assert log.find_end_offset_of_epoch(4) == (4, 10)
 
 
 def test_appends_update_the_producer_states(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk)
     disk.failing, disk.suffix = {"rename"}, "00000008.log.deleted"
     assert refused(lambda: log.truncate_to(3)).code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
-    assert not log.is_in_use
+    assert not log.is_open_and_online
     assert "orders-0 is offline until the next start: it could not truncate" in str(
         refused(lambda: append(log, batch(1)))
     )

@@ -79,7 +79,7 @@ def test_only_aborted_transactions_are_listed_for_consumers(log: Log) -> None:
 
 def test_a_flush_does_not_require_the_index_of_a_compacted_segment(tmp_path: Path) -> None:
     surroundings, aside = Surroundings(), Aside()
-    surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
+    surroundings.environment = surroundings.environment._replace(run_in_thread=aside.take)
     log = open_at(tmp_path, LogSettings(cleanup_policy=COMPACT), surroundings=surroundings)
     append(log, batch(1))
     log.flush_soon()

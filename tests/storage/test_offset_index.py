@@ -86,14 +86,14 @@ def test_a_rebuilt_index_replaces_a_longer_one(tmp_path: Path) -> None:
 def test_an_offset_search_starts_at_the_last_batch_that_ends_at_or_before_it(
     tmp_path: Path, offset: int, position: int
 ) -> None:
-    assert index_of(tmp_path, ENTRIES).find_floor_of_offset(offset) == position
+    assert index_of(tmp_path, ENTRIES).find_position_at_or_before_offset(offset) == position
 
 
 @pytest.mark.parametrize(("position", "floor"), [(0, 0), (4199, 0), (4200, 4200), (8399, 4200), (99999, 12600)])
 def test_the_floor_of_a_position_is_the_last_indexed_batch_at_or_before_it(
     tmp_path: Path, position: int, floor: int
 ) -> None:
-    assert index_of(tmp_path, ENTRIES).find_floor_of_position(position) == floor
+    assert index_of(tmp_path, ENTRIES).find_batch_start_at_or_before_position(position) == floor
 
 
 @pytest.mark.parametrize(("position", "left"), [(0, 0), (4200, 0), (4201, 1), (8400, 1), (12600, 2), (12601, 3)])
@@ -145,6 +145,6 @@ def test_an_offset_index_search_agrees_with_a_linear_search(offsets: set[int], t
     entries = [(offset, number * 100) for number, offset in enumerate(sorted(offsets), 1)]
     for entry in entries:
         index.append_entry(*entry)
-    assert index.find_floor_of_offset(target) == max(
+    assert index.find_position_at_or_before_offset(target) == max(
         (position for offset, position in entries if offset <= target), default=0
     )

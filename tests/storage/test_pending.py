@@ -33,7 +33,7 @@ SEVEN = {"producer_id": 7, "producer_epoch": 0}
 
 def append_soon(log: Log, data: bytearray, leader_epoch: int = 0) -> int:
     """Append one batch that needs no validation, to be written later; its offset, or -1."""
-    return log.append_pending(data, check_batch(data), leader_epoch)
+    return log.append_to_pending_batches(data, check_batch(data), leader_epoch)
 
 
 def begun(directory: Path, **options: Any) -> Log:
@@ -75,7 +75,7 @@ def test_pending_batches_get_offsets_immediately_and_are_readable_once_written(l
     with pytest.raises(KafkaError) as raised:
         log.read(2, 1000)
     assert code_of(raised) == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.write_pending() is None
+    assert log.write_pending_batches() is None
     assert (log.next_offset, log.log_end_offset, log.high_watermark, log.last_stable_offset) == (7, 7, 7, 7)
     assert [offset for offset, _ in read_values(log)] == list(range(7))
 
@@ -86,8 +86,8 @@ def test_pending_batches_are_written_in_one_write(log: Log, disk: FailingDisk, m
     for _ in range(5):
         append_soon(log, batch())
     assert written == []
-    log.write_pending()
-    log.write_pending()
+    log.write_pending_batches()
+    log.write_pending_batches()
     assert written == ["write"]
 
 
@@ -95,7 +95,7 @@ def test_the_callers_buffer_may_change_once_its_batch_is_pending(log: Log) -> No
     data = batch(value=b"kept")
     append_soon(log, data)
     data[:] = bytes(len(data))
-    log.write_pending()
+    log.write_pending_batches()
     assert values(log) == [b"first0", b"kept0"]
 
 
@@ -103,11 +103,11 @@ def test_waiters_see_the_outcome_of_a_batch_in_its_pending_object(log: Log, disk
     assert log.pending_batches is None
     append_soon(log, batch())
     written = log.pending_batches
-    log.write_pending()
+    log.write_pending_batches()
     append_soon(log, batch())
     lost = log.pending_batches
     disk.failing = {"write"}
-    log.write_pending()
+    log.write_pending_batches()
     disk.failing = set()
     append(log, batch(3))  # the log's end is behind the lost batch's offset now
     assert written is not None and lost is not None and log.pending_batches is None
@@ -159,7 +159,7 @@ def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: L
     append_soon(log, batch())
     append_soon(log, batch(**SEVEN, base_sequence=0, transactional=True))
     append_soon(log, batch())
-    log.write_pending()
+    log.write_pending_batches()
     assert (log.last_stable_offset, log.high_watermark) == (2, 4)
     append_soon(log, batch(**SEVEN, base_sequence=1, transactional=True))
     assert append(log, make_marker_batch(7, 0, TransactionMarker(False, 0), NOW_MS)) == 5
@@ -174,7 +174,7 @@ def test_a_transaction_whose_pending_batch_is_lost_is_not_open(log: Log, disk: F
     before = producers_of(log)
     append_soon(log, batch(**SEVEN, base_sequence=0, transactional=True))
     disk.failing = {"write"}
-    assert log.write_pending() is not None
+    assert log.write_pending_batches() is not None
     assert (log.last_stable_offset, log.producers.open_transactions) == (3, {})
     assert (producers_of(log), log.producers.end_offset) == (before, 3)
 
@@ -191,7 +191,7 @@ def test_a_failed_write_discards_all_pending_batches_and_leaves_no_trace(
     append_soon(log, batch())
     append_soon(log, batch())
     disk.failing, disk.room_bytes = ({"write"}, None) if room_bytes is None else (set(), room_bytes)
-    failure = log.write_pending()
+    failure = log.write_pending_batches()
     assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.next_offset, log.log_end_offset, log.producers.check_epoch_and_sequence(check_batch(data))) == (
         1,
@@ -202,7 +202,7 @@ def test_a_failed_write_discards_all_pending_batches_and_leaves_no_trace(
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes, "a start would find whole batches"
     disk.failing, disk.room_bytes = set(), None
     assert append_soon(log, data) == 1
-    log.write_pending()
+    log.write_pending_batches()
     assert [offset for offset, _ in read_values(log)] == [0, 1]
 
 
@@ -210,12 +210,12 @@ def test_bytes_of_a_failed_write_are_removed_by_the_next_append(log: Log, disk: 
     append_soon(log, batch())
     append_soon(log, batch())
     disk.failing, disk.room_bytes = {"truncate"}, len(batch()) + 1
-    assert log.write_pending() is not None
+    assert log.write_pending_batches() is not None
     disk.failing, disk.room_bytes = set(), None
     assert Path(log.segments[0].path + ".log").stat().st_size > log.size_bytes
     assert append_soon(log, batch()) == -1
     assert append(log, batch()) == append_soon(log, batch()) - 1 == 1
-    log.write_pending()
+    log.write_pending_batches()
     assert [offset for offset, _ in read_values(log)] == [0, 1, 2]
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes
 
@@ -223,7 +223,7 @@ def test_bytes_of_a_failed_write_are_removed_by_the_next_append(log: Log, disk: 
 def test_a_log_whose_producers_cannot_be_reloaded_goes_offline(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     disk.failing = {"write", "read"}
-    assert log.write_pending() is not None
+    assert log.write_pending_batches() is not None
     assert "read its producers again" in log.offline
 
 
@@ -268,7 +268,7 @@ def test_an_early_write_respects_the_index_limit(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 3 * size)
     log = begun(tmp_path, settings=LogSettings(index_interval_bytes=0, segment_index_bytes=12 * (3 * size + 5)))
     taken = [append_soon(log, batch()) for _ in range(20)]
-    log.write_pending()
+    log.write_pending_batches()
     assert -1 in taken
     assert not log.segments[0].indexes.is_full
 
@@ -276,14 +276,14 @@ def test_an_early_write_respects_the_index_limit(tmp_path: Path, monkeypatch: py
 def test_pending_batches_are_not_written_to_a_log_whose_fsync_failed(tmp_path: Path) -> None:
     disk, aside = FailingDisk(), Aside()
     surroundings = Surroundings(disk)
-    surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
+    surroundings.environment = surroundings.environment._replace(run_in_thread=aside.take)
     log = begun(tmp_path, surroundings=surroundings)
     log.flush_soon()
     append_soon(log, batch())
     disk.failing = {"sync"}
     aside.do()
     assert log.offline
-    failure = log.write_pending()
+    failure = log.write_pending_batches()
     assert failure is not None and failure.message == log.offline
     assert (log.log_end_offset, len(read_batches(log))) == (1, 1)
     with pytest.raises(KafkaError):
@@ -301,7 +301,7 @@ def test_a_flush_covers_pending_batches(log: Log) -> None:
 
 def test_a_flush_covers_written_batches_although_pending_ones_are_lost(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch())
-    log.write_pending()
+    log.write_pending_batches()
     append_soon(log, batch())
     lost = log.pending_batches
     disk.failing = {"write"}
@@ -348,13 +348,13 @@ def test_abandoning_a_log_discards_pending_batches(log: Log) -> None:
     lost = log.pending_batches
     log.close_without_flush()
     assert lost is not None and lost.failure is not None and "is closed" in str(lost.failure.message)
-    assert log.write_pending() is None
+    assert log.write_pending_batches() is None
 
 
 def test_a_failed_write_reports_the_disks_error(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch())
     disk.room_bytes = 3
-    failure = log.write_pending()
+    failure = log.write_pending_batches()
     assert failure is not None
     assert failure.message == f"orders-0: cannot append: [Errno {errno.ENOSPC}] No space left on device: " + repr(
         log.segments[0].path + ".log"

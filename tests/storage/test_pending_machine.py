@@ -121,7 +121,7 @@ class PendingMachine(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        assert self.log.write_pending() is None
+        assert self.log.write_pending_batches() is None
         self._was_written()
 
     @precondition(lambda self: self.pending)
@@ -140,7 +140,7 @@ class PendingMachine(RuleBasedStateMachine):
             self.disk.room_bytes = min(room_bytes, size - 1)
         try:
             if how == "write_pending":
-                failure = self.log.write_pending()
+                failure = self.log.write_pending_batches()
                 assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
             elif how == "append_soon":
                 large = batch(value=bytes(log_module.MAX_PENDING_BYTES))

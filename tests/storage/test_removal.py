@@ -65,7 +65,7 @@ def trees(directory: Path, *names: str) -> list[Path]:
 
 def test_directories_are_removed_by_at_most_one_other_thread(tmp_path: Path) -> None:
     surroundings, aside = Surroundings(), Aside()
-    removal = TreeRemoval(surroundings.environment._replace(run_aside=aside.take))
+    removal = TreeRemoval(surroundings.environment._replace(run_in_thread=aside.take))
     paths = trees(tmp_path, "a", "b", "c")
     for path in paths:
         removal.remove_tree_later(str(path), 1000)

@@ -39,7 +39,7 @@ def opened(directory: Path, base_offset: int = 100) -> Segment:
 
 def known(segment: Segment) -> tuple[object, ...]:
     """All that a segment knows about its batches."""
-    segment.find_position_of(segment.base_offset + 1)
+    segment.find_position_of_offset(segment.base_offset + 1)
     indexes = segment.indexes
     return (
         indexes.offsets.list_entries(),
@@ -86,7 +86,7 @@ def test_a_reopened_segment_adds_index_entries_at_the_same_positions(tmp_path: P
     (tmp_path / "whole").mkdir()
     whole = created(tmp_path / "whole")
     fill(whole, 20)
-    again.find_position_of(101)
+    again.find_position_of_offset(101)
     assert again.indexes.offsets.list_entries() == whole.indexes.offsets.list_entries()
 
 
@@ -117,7 +117,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
         path.write_bytes(damage(path.read_bytes()))
     again = opened(tmp_path)
     for number in range(20):
-        assert again.find_position_of(100 + 2 * number) == number * len(batch(2))
+        assert again.find_position_of_offset(100 + 2 * number) == number * len(batch(2))
         found = run_all_steps(again.find_first_record_at_timestamp(NOW_MS + 10 * number, 0))
         assert found is not None and found.offset == 100 + 2 * number
     assert known(again)[0] == expected[0]
@@ -126,7 +126,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def names_to_sync(segment: Segment) -> list[str]:
     """The kinds of files that a flush syncs of it."""
-    return [Path(file.path).suffix for file in segment.write_indexes_and_list_files(indexes=True)]
+    return [Path(file.path).suffix for file in segment.write_indexes_and_list_files(with_indexes=True)]
 
 
 def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_an_index_rebuilt_over_an_old_file_is_fsynced(tmp_path: Path) -> None:
     fill(segment, 1)
     segment.finish_indexes()
     segment.clear_indexes_to_rebuild()
-    segment.index_batch(0, 101, NOW_MS)
+    segment.add_batch_to_indexes(0, 101, NOW_MS)
     segment.finish_indexes()
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
@@ -254,7 +254,7 @@ def test_read_positions_are_cached_for_a_bounded_number_of_consumers(tmp_path: P
     segment = created(tmp_path)
     fill(segment)
     for offset in range(10 * REMEMBERED_POSITIONS):
-        segment.remember_position(offset, 0)
+        segment.remember_position_of_offset(offset, 0)
     assert len(segment._remembered) <= REMEMBERED_POSITIONS
 
 
@@ -265,7 +265,7 @@ def test_a_read_that_continues_where_the_last_ended_needs_no_lookup(
     fill(segment)
     end = segment.size_bytes, 140
     region = segment.read(100, 500, end, True)
-    monkeypatch.setattr(Segment, "find_position_of", None)
+    monkeypatch.setattr(Segment, "find_position_of_offset", None)
     while region is not None:
         assert check_batch(region.read()).base_offset < region.next_offset
         region = segment.read(region.next_offset, 500, end, True)

@@ -36,14 +36,14 @@ def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
 
 
 def test_segments_are_added_at_the_end_and_removed_anywhere(segments: LogSegments, tmp_path: Path) -> None:
-    segments.add(segment(tmp_path, 40))
-    segments.remove(segments.all[1])
+    segments.add_segment(segment(tmp_path, 40))
+    segments.remove_segment(segments.all[1])
     assert segments.base_offsets == [each.base_offset for each in segments.all] == [10, 30, 40]
 
 
 def test_neighbouring_segments_are_replaced_by_one(segments: LogSegments, tmp_path: Path) -> None:
     new = segment(tmp_path, 15)
-    segments.replace_slice(segments.find_slice_of_segments(segments.all[:2]), new)
+    segments.replace_segments_in_slice(segments.find_slice_of_segments(segments.all[:2]), new)
     assert segments.base_offsets == [15, 30]
     assert segments.all[0] is new
 

@@ -71,22 +71,22 @@ def test_a_side_file_that_could_not_be_written_is_written_before_its_fsync(made:
     made.disk.failing = {"write"}
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
-    files, _ = made.files.open_unsynced()
+    files, _ = made.files.open_unsynced_files()
     assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
 
 
 def test_entries_of_deleted_segments_are_removed(made: Made) -> None:
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
-    made.files.remove_before(26)
+    made.files.remove_files_before(26)
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
-    assert list(made.files.aborted.list_between(0, 100)) == []
+    assert list(made.files.aborted.list_transactions_between(0, 100)) == []
 
 
 def test_entries_beyond_a_truncation_are_removed(made: Made) -> None:
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.files.truncate_to(15, made.segments[:1])
     assert made.names() == ["leader-epoch-checkpoint"]
-    assert list(made.files.aborted.list_between(0, 100)) == []
+    assert list(made.files.aborted.list_transactions_between(0, 100)) == []
     assert made.contents.epochs.latest == 0
     assert made.contents.producers.end_offset == 15
 

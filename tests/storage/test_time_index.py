@@ -63,7 +63,7 @@ def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: P
 
 def test_an_empty_time_index_has_no_timestamp(tmp_path: Path) -> None:
     index = index_at(tmp_path)
-    assert (index.last_timestamp, index.last_offset, index.find_offset_floor(T)) == (-1, BASE, BASE)
+    assert (index.last_timestamp, index.last_offset, index.find_offset_at_or_before_timestamp(T)) == (-1, BASE, BASE)
 
 
 @for_each(
@@ -73,7 +73,7 @@ def test_an_empty_time_index_has_no_timestamp(tmp_path: Path) -> None:
 def test_a_timestamp_search_starts_where_all_earlier_records_are_older(
     tmp_path: Path, timestamp: int, offset: int
 ) -> None:
-    assert index_of(tmp_path, ENTRIES).find_offset_floor(timestamp) == offset
+    assert index_of(tmp_path, ENTRIES).find_offset_at_or_before_timestamp(timestamp) == offset
 
 
 @pytest.mark.parametrize(("offset", "left"), [(1000, 0), (1009, 0), (1010, 1), (1019, 1), (1020, 3), (1051, 4)])

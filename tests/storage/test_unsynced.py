@@ -29,7 +29,7 @@ class Made:
 
     def collected(self) -> tuple[list[str], list[str]]:
         """(names of the files, directories)."""
-        files, directories = self.unsynced.open_unsynced()
+        files, directories = self.unsynced.open_unsynced_files()
         return [file.path.removeprefix(f"{DIRECTORY}/") for file in files], directories
 
 
@@ -52,7 +52,7 @@ def test_changed_names_are_fsynced_without_any_file(made: Made) -> None:
 
 def test_files_are_fsynced_once_with_their_names(made: Made) -> None:
     made.unsynced.mark_synced()
-    made.epochs.assign(3, 0)
+    made.epochs.assign_epoch(3, 0)
     states = ProducerStates()
     states.end_offset = 5
     made.snapshots.take_snapshot(states, 0)
@@ -63,9 +63,9 @@ def test_files_are_fsynced_once_with_their_names(made: Made) -> None:
 
 
 def test_files_whose_fsync_could_not_begin_stay_unsynced(made: Made) -> None:
-    made.epochs.assign(3, 0)
+    made.epochs.assign_epoch(3, 0)
     made.disk.failing = {"open"}
     with pytest.raises(OSError, match="Input/output error"):
-        made.unsynced.open_unsynced()
+        made.unsynced.open_unsynced_files()
     made.disk.heal()
     assert made.collected() == (["leader-epoch-checkpoint"], DIRECTORIES)

@@ -52,7 +52,7 @@ def swept(connection: Connection, times: int = 3) -> bool:
     stalled = StalledConnections({connection}, seconds=times - 1, now=lambda: now_s)
     for _ in range(times):
         assert not connection.is_cut
-        stalled.cut_stalled_connections()
+        stalled.close_stalled_connections()
         now_s += 1
     return connection.is_cut
 
@@ -80,7 +80,7 @@ def test_an_active_connection_stays_open() -> None:
     now_s = 0.0
     stalled = StalledConnections({reading, asking}, seconds=1, now=lambda: now_s)
     for _ in range(9):
-        stalled.cut_stalled_connections()
+        stalled.close_stalled_connections()
         now_s += 1
         reading.unsent_bytes -= 1
         asking.cycle = request(answered=True)

@@ -76,11 +76,11 @@ def check_config_text_sizes(texts: Iterable[str | None]) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because {reason}")
 
 
-def find_config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the changes from `before` to `after`: new texts, and None for removed ones.
+def find_config_changes(old_configs: Mapping[str, str], new_configs: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the changes from `old_configs` to `new_configs`: new texts, and None for removed ones.
 
     A setting in `KEPT` is not removed, but set to the value there.
     """
-    changed: dict[str, str | None] = {name: KEPT.get(name) for name in before if name not in after}
-    changed.update({name: text for name, text in after.items() if before.get(name) != text})
+    changed: dict[str, str | None] = {name: KEPT.get(name) for name in old_configs if name not in new_configs}
+    changed.update({name: text for name, text in new_configs.items() if old_configs.get(name) != text})
     return changed

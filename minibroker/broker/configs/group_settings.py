@@ -261,7 +261,7 @@ def validate_group_overrides(settings: SettingValues, overrides: Mapping[str, st
     for name, text in texts.items():
         setting = GROUP_SETTINGS[name]
         value: Any = parse_setting_value(setting.row, name, text)
-        _check_broker_bounds(settings, setting, value)
+        _check_value_within_broker_bounds(settings, setting, value)
         values[name] = value
     assignors = settings.get_value("group.streams.assignors")
     assignor = texts.get(ASSIGNOR)
@@ -276,7 +276,7 @@ def validate_group_overrides(settings: SettingValues, overrides: Mapping[str, st
     return texts
 
 
-def _check_broker_bounds(settings: SettingValues, setting: GroupSetting, value: Any) -> None:
+def _check_value_within_broker_bounds(settings: SettingValues, setting: GroupSetting, value: Any) -> None:
     least = None if setting.minimum is None else settings.get_value(setting.minimum)
     most = None if setting.maximum is None else settings.get_value(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):

@@ -162,21 +162,23 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def _check_advertised_listeners(
-    opened: dict[str, _Endpoint], clients: dict[str, _Endpoint], advertised: dict[str, _Endpoint]
+    opened_endpoints: dict[str, _Endpoint],
+    client_endpoints: dict[str, _Endpoint],
+    advertised_endpoints: dict[str, _Endpoint],
 ) -> None:
     """Check that what is advertised is opened, as Kafka does, and also that each listener for clients is advertised."""
-    strangers = [name for name in advertised if name not in opened]
+    strangers = [name for name in advertised_endpoints if name not in opened_endpoints]
     if strangers:
         raise SettingsError(f"advertised.listeners: {', '.join(strangers)} is not among listeners")
-    missing = [name for name in clients if name not in advertised]
-    if advertised and missing:
+    missing = [name for name in client_endpoints if name not in advertised_endpoints]
+    if advertised_endpoints and missing:
         raise SettingsError(f"advertised.listeners: without {', '.join(missing)} no client could use that listener")
 
 
-def _check_ports_distinct(opened: dict[str, _Endpoint]) -> None:
+def _check_ports_distinct(opened_endpoints: dict[str, _Endpoint]) -> None:
     """Check that two listeners share a port only if one is IPv4 and the other IPv6 (KIP-797)."""
     taken: dict[int, list[_Endpoint]] = {}
-    for endpoint in opened.values():
+    for endpoint in opened_endpoints.values():
         taken.setdefault(endpoint.port, []).append(endpoint)
     for port, sharing in taken.items():
         families = {":" in endpoint.host for endpoint in sharing if endpoint.host}
@@ -185,12 +187,12 @@ def _check_ports_distinct(opened: dict[str, _Endpoint]) -> None:
 
 
 def _make_listener(
-    name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], protocols: dict[str, str]
+    name: str, endpoint: _Endpoint, advertised_endpoints: dict[str, _Endpoint], protocols: dict[str, str]
 ) -> Listener:
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
-    address = advertised.get(name, endpoint)
+    address = advertised_endpoints.get(name, endpoint)
     if address.host in META_ADDRESSES:
         raise SettingsError(
             f"{address.text} cannot be advertised, as no client can connect to {address.host}: set advertised.listeners"

@@ -41,7 +41,7 @@ def drop_unusable_configs(configs: Mapping[tuple[int, str], dict[str, str]]) -> 
             continue
         kind = TABLES[resource_type][1]
         for name in list(texts):
-            reason = _find_reason_to_drop(_find_setting(resource_type, name), name, texts[name])
+            reason = _find_reason_to_drop_config(_find_setting(resource_type, name), name, texts[name])
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: ignored, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
@@ -56,7 +56,7 @@ def _find_setting(resource_type: int, name: str) -> Setting | None:
     )
 
 
-def _find_reason_to_drop(row: Setting | None, name: str, text: str) -> str | None:
+def _find_reason_to_drop_config(row: Setting | None, name: str, text: str) -> str | None:
     if row is None:
         return "as this broker does not know it"
     try:

@@ -317,12 +317,14 @@ def _normalize_setting_texts(texts: Mapping[str, str]) -> dict[str, str]:
         raise SettingsError(str(error)) from None
 
 
-def _copy_node_id_to_broker_id(static: dict[str, str]) -> dict[str, str]:
+def _copy_node_id_to_broker_id(static_texts: dict[str, str]) -> dict[str, str]:
     """Copy node.id to broker.id, or the reverse. Raises SettingsError if they disagree."""
-    ids = {static[name] for name in ("node.id", "broker.id") if name in static}
+    ids = {static_texts[name] for name in ("node.id", "broker.id") if name in static_texts}
     if len(ids) > 1:
-        raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
-    return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
+        raise SettingsError(
+            f"node.id={static_texts['node.id']} and broker.id={static_texts['broker.id']} must be the same"
+        )
+    return {**static_texts, **{name: number for number in ids for name in ("node.id", "broker.id")}}
 
 
 def _find_cleaner_settings_objection(settings: Settings) -> str | None:
@@ -456,11 +458,11 @@ def _refuse_wrong_settings(names: Iterable[str], is_wrong: Callable[[str], bool]
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")
 
 
-def _check_cleaner_thread_change(current: int, new: int) -> None:
+def _check_cleaner_thread_change(current: int, new_count: int) -> None:
     """Reject a change of the number of threads by more than a factor of two, as Kafka does."""
-    if new < current // 2:
+    if new_count < current // 2:
         change, bound = "reduced", "less than half"
-    elif new > current * 2:
+    elif new_count > current * 2:
         change, bound = "increased", "more than double"
     else:
         return

@@ -45,7 +45,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.primitives import ZERO_UUID, parse_uuid
-from minibroker.protocol.steps import Steps, map_in_steps, run_all_steps, split_into_portions
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_all_steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -178,24 +178,26 @@ class Controller:
             for index, replicas in enumerate(assignment, first):
                 logs.append(cluster.create_partition_log(name, index, topic_id, settings, replicas))
                 yield
-            added = yield from map_in_steps(self._make_partition_record, list(zip(logs, assignment, strict=True)))
+            added = yield from apply_to_items_in_steps(
+                self._make_partition_record, list(zip(logs, assignment, strict=True))
+            )
             yield from cluster.commit_new_partitions(name, topic_id, [*records, *added], logs)
         except BaseException:
             cluster.delete_partition_logs(logs)
             raise
-        yield from self._apply_changes_made_meanwhile(topic_id, logs)
+        yield from self._apply_changes_made_during_creation(topic_id, logs)
 
     def _make_partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
         log, replicas = new
         isr = [node for node in replicas if node in self._cluster.nodes]
-        directory_id = parse_uuid(self._cluster.logs.find_directory_of(log).directory_id)
+        directory_id = parse_uuid(self._cluster.logs.find_directory_of_log(log).directory_id)
         partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
         partition.replicas = list(replicas)
         partition.isr = isr
         partition.leader = isr[0]
         partition.leader_epoch = partition.partition_epoch = 0
-        owner = self._cluster.directory_owner_id
+        owner = self._cluster.node_id_of_log_directories
         partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
         return partition
 
@@ -266,7 +268,7 @@ class Controller:
                 del partitions[-DELETED_AT_ONCE:]
                 yield
 
-    def _apply_changes_made_meanwhile(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+    def _apply_changes_made_during_creation(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
         """Apply the changes of configs and nodes that happened while the logs of new partitions were created."""
         for log in logs:
             topic = self._cluster.image.topics_by_id.get(topic_id)

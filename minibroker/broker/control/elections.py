@@ -62,7 +62,7 @@ def commit_partition_changes(
         cluster.open_log_if_hosted(partition)
         if change.leader != LEADER_UNCHANGED:
             cluster.on_leader_changed(partition)
-        partition.update_watermark_hold()
+        partition.hold_or_release_high_watermark()
         partition.wake_all_waiters()
 
 
@@ -120,9 +120,11 @@ def _make_change_with_followers(cluster: Cluster, partition: Partition) -> Parti
 
 def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
     """Return the id of the log's directory, for the replica whose node has registered the directories."""
-    if not partition.has_local_log or cluster.directory_owner_id not in partition.replicas:
+    if not partition.has_local_log or cluster.node_id_of_log_directories not in partition.replicas:
         return {}
-    return {cluster.directory_owner_id: parse_uuid(cluster.logs.find_directory_of(partition.log).directory_id)}
+    return {
+        cluster.node_id_of_log_directories: parse_uuid(cluster.logs.find_directory_of_log(partition.log).directory_id)
+    }
 
 
 def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -> None:
@@ -160,15 +162,15 @@ def check_election_needed(partition: Partition, election: Election) -> None:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
 
-def make_election_change(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
+def make_election_change(cluster: Cluster, partition: Partition, election: Election) -> PartitionChangeRecord:
     """Return the change of an election that a client requests, for `commit_partition_changes`.
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
-    check_election_needed(partition, kind)
+    check_election_needed(partition, election)
     change = make_partition_change(cluster, partition)
-    change.election = kind
+    change.election = election
     record = change.make_change_record()
     if record is None or record.leader < 0:
-        raise KafkaError(*NOT_AVAILABLE[kind])
+        raise KafkaError(*NOT_AVAILABLE[election])
     return record

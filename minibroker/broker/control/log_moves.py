@@ -40,7 +40,7 @@ class LogMove:
     @property
     def is_obsolete(self) -> bool:
         """Return whether the move was cancelled, or the log was replaced or closed."""
-        return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.is_in_use
+        return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.is_open_and_online
 
     @property
     def offset_lag(self) -> int:
@@ -62,7 +62,7 @@ class LogMoves:
         if known is not None and known.directory is directory and not known.is_obsolete:
             return
         self.cancel_move(partition)
-        if self._cluster.logs.find_directory_of(partition.log) is directory:
+        if self._cluster.logs.find_directory_of_log(partition.log) is directory:
             return
         self._moves[partition] = LogMove(partition, directory, self._make_unique_suffix())
         self._run_next_move()
@@ -100,11 +100,11 @@ class LogMoves:
             return
         segment = copy.find_segment_to_copy()
         if segment is not None:
-            self._run_move_work_aside(
-                move, copy.make_work_copying_segment(segment), partial(copy.count_copied_part, segment)
+            self._run_move_work_in_thread(
+                move, copy.make_copy_work_of_segment(segment), partial(copy.count_copied_part, segment)
             )
-        elif (sync := copy.make_work_syncing_segments()) is not None:
-            self._run_move_work_aside(move, sync, lambda: None)
+        elif (sync := copy.make_sync_work_of_segments()) is not None:
+            self._run_move_work_in_thread(move, sync, lambda: None)
         elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
             try:
                 copy.log.roll_segment_if_used()
@@ -115,7 +115,7 @@ class LogMoves:
         else:
             self._copy_tail_and_finish_move(move)
 
-    def _run_move_work_aside(self, move: LogMove, work: Work, then: Callable[[], None]) -> None:
+    def _run_move_work_in_thread(self, move: LogMove, work: Work, then: Callable[[], None]) -> None:
         segment = move.copy.find_segment_to_copy()
 
         def continue_or_fail_move(error: Exception | None) -> None:
@@ -128,7 +128,7 @@ class LogMoves:
                 return
             self._copy_next_segment(move)
 
-        self._cluster.clock.run_aside(work, continue_or_fail_move)
+        self._cluster.clock.run_in_thread(work, continue_or_fail_move)
 
     # --- the last part --------------------------------------------------------------------------
 
@@ -138,15 +138,15 @@ class LogMoves:
             move.copy.log.flusher.release_held_flushes()
             self._end_and_run_next_move(move)
         elif move.copy.log.flusher.hold_back_flushes():
-            self._cluster.clock.run_aside(
-                move.copy.make_work_copying_tail(), partial(self._replace_log_when_copied, move)
+            self._cluster.clock.run_in_thread(
+                move.copy.make_copy_work_of_tail(), partial(self._replace_log_when_copied, move)
             )
         else:
             self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_tail_and_finish_move, move))
 
     def _replace_log_when_copied(self, move: LogMove, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
-        move.copy.log.write_pending()  # so that the copy includes it
+        move.copy.log.write_pending_batches()  # so that the copy includes it
         if error is None and not move.is_obsolete and move.copy.is_almost_complete():
             try:
                 self._replace_log_by_copy(move)
@@ -163,7 +163,7 @@ class LogMoves:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.copy_last_appends()
-        source = cluster.logs.find_directory_of(old)
+        source = cluster.logs.find_directory_of_log(old)
         try:
             new = cluster.logs.replace_log_by_copy(
                 move.copy, move.directory, partition.topic.settings, self._make_unique_suffix()
@@ -175,7 +175,7 @@ class LogMoves:
         partition.log = new
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
-        partition.update_watermark_hold()
+        partition.hold_or_release_high_watermark()
         old.flusher.hand_requests_to_successor(new.flusher)
         partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
@@ -188,7 +188,7 @@ class LogMoves:
         conclusion = partial(
             cluster.logs.sync_moved_log, source, move.directory, new, move.copy.list_unsynced_indexes()
         )
-        cluster.clock.run_aside(conclusion, partial(self._finish_move_or_log_error, move))
+        cluster.clock.run_in_thread(conclusion, partial(self._finish_move_or_log_error, move))
 
     def _finish_move_or_log_error(self, move: LogMove, error: Exception | None) -> None:
         if error is not None:

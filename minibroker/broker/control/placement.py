@@ -75,14 +75,14 @@ def place_replicas(cluster: Cluster, partition_count: int, replication_factor: i
     of_racks = [racks[rack] for rack in sorted(racks)]
     first = cluster.random.randrange(len(live))
     return [
-        (_list_nodes_in_turn_of_racks(of_racks, first + index) + away)[:replication_factor]
+        (_list_nodes_alternating_racks(of_racks, first + index) + away)[:replication_factor]
         for index in range(partition_count)
     ]
 
 
-def _list_nodes_in_turn_of_racks(racks: Sequence[Sequence[int]], number: int) -> list[int]:
+def _list_nodes_alternating_racks(racks: Sequence[Sequence[int]], partition_number: int) -> list[int]:
     """Return all nodes for the partition of a number: the racks in turn, each with its nodes in turn."""
-    turn, first_rack = divmod(number, len(racks))
+    turn, first_rack = divmod(partition_number, len(racks))
     in_turn = [_rotate_list_to(nodes, turn) for nodes in _rotate_list_to(racks, first_rack)]
     return [node for row in itertools.zip_longest(*in_turn) for node in row if node is not None]
 

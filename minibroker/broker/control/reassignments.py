@@ -42,7 +42,7 @@ def make_reassignment(
     return change.make_change_record()
 
 
-def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+def make_reassignment_cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
     """Return the change that cancels the partition's reassignment.
 
     Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync

@@ -69,7 +69,7 @@ def fence_leaving_node(cluster: Cluster, node: Node) -> None:
 
 def record_cordoned_directories(cluster: Cluster) -> None:
     """Record which log directories take no new replicas, unless the registration says the same."""
-    owner = cluster.directory_owner_id
+    owner = cluster.node_id_of_log_directories
     cordoned = _list_cordoned_ids(cluster)
     if (
         owner not in cluster.nodes
@@ -113,7 +113,7 @@ def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
     """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
     if not supports_cordoning(cluster.image):
         return None
-    paths = cluster.list_cordoned_log_dirs(cluster.directory_owner_id)
+    paths = cluster.list_cordoned_log_dirs(cluster.node_id_of_log_directories)
     found = (directory for directory in cluster.logs.directories if directory.path in paths)
     return sorted(parse_uuid(directory.directory_id) for directory in found)
 
@@ -139,6 +139,6 @@ def _make_registration_record(cluster: Cluster, node: Node) -> Message:
         ],
         rack=node.rack,
         fenced=False,
-        log_dirs=_list_directory_ids(cluster) if node.node_id == cluster.directory_owner_id else [],
-        cordoned_log_dirs=_list_cordoned_ids(cluster) if node.node_id == cluster.directory_owner_id else None,
+        log_dirs=_list_directory_ids(cluster) if node.node_id == cluster.node_id_of_log_directories else [],
+        cordoned_log_dirs=_list_cordoned_ids(cluster) if node.node_id == cluster.node_id_of_log_directories else None,
     )

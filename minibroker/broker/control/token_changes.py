@@ -111,8 +111,8 @@ def _check_may_renew(record: DelegationTokenRecord, renewer: Principal) -> None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
-def _compute_expiry_ms(now_ms: int, asked_ms: int, longest_ms: int) -> int:
-    return _add_without_overflow(now_ms, min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms)
+def _compute_expiry_ms(now_ms: int, requested_ms: int, max_lifetime_ms: int) -> int:
+    return _add_without_overflow(now_ms, min(requested_ms, max_lifetime_ms) if requested_ms > 0 else max_lifetime_ms)
 
 
 def _add_without_overflow(now_ms: int, period_ms: int) -> int:

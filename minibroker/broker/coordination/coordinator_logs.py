@@ -20,7 +20,7 @@ from minibroker.protocol.records.building import build_batch_in_steps, build_pla
 from minibroker.protocol.records.control import ControlType, decode_control_type
 from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import WAITING, Steps, map_in_steps, run_all_steps
+from minibroker.protocol.steps import WAITING, Steps, apply_to_items_in_steps, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -183,7 +183,9 @@ class CoordinatorLog:
         With a `producer` (id and epoch), the batch is part of its transaction.
         """
         now_ms = self._cluster.clock.wall_ms()
-        records = yield from map_in_steps(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
+        records = yield from apply_to_items_in_steps(
+            lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries
+        )
         producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
         batch = yield from build_batch_in_steps(
             records,
@@ -233,14 +235,14 @@ class CoordinatorLog:
         """Return the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
-        return (partition for partition in partitions if partition.has_local_log and partition.log.is_in_use)
+        return (partition for partition in partitions if partition.has_local_log and partition.log.is_open_and_online)
 
     def replay_partition(self, partition: Partition, shard: CoordinatorShard) -> Steps[None]:
         """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.
 
         Raises KafkaError if the log cannot be read.
         """
-        partition.log.write_pending()
+        partition.log.write_pending_batches()
         load_bytes = self._cluster.settings[self._settings.load_bytes]
         for position, header, data in iterate_stored_batches(partition.log, partition.log.log_start_offset, load_bytes):
             try:

@@ -91,7 +91,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 partition is not None
                 and index not in self._shards
                 and partition.has_local_log
-                and partition.log.is_in_use
+                and partition.log.is_open_and_online
             ):
                 run_chore_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
@@ -107,14 +107,14 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 if self._loading.get(index) is not shard:
                     return
         except KafkaError as error:
-            self._retry_load_later(partition, error)
+            self._retry_loading_shard_later(partition, error)
             return
         del self._loading[index]
         self._retries_ms.pop(index, None)
         self._shards[index] = shard
         shard.start_timers_after_load()
 
-    def _retry_load_later(self, partition: Partition, error: KafkaError) -> None:
+    def _retry_loading_shard_later(self, partition: Partition, error: KafkaError) -> None:
         """Discard what was read, as later records may have superseded it, and try again later."""
         self._loading.pop(partition.index).discard_state()
         delay_ms = self._retries_ms.get(partition.index, FIRST_RETRY_MS)
@@ -231,7 +231,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self.cluster.turn.call_when_over(self.make_durability_wait(coordinator_key), then)
 
 
-class ByPartition(MutableMapping[str, Value]):
+class ValuesByPartition(MutableMapping[str, Value]):
     """Values by key, also indexed by the key's partition.
 
     They lie in several dictionaries: one that grows looks at each of its keys, which takes 31 ms at the 174,763rd.

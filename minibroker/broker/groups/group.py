@@ -133,11 +133,11 @@ class Group(ABC):
 
     # --- requests of members that speak the classic protocol ----------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, joined: Promise[JoinGroupResponse]) -> None:
+    def join_member(self, caller: Caller, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]) -> None:
         """Add a member, or let it join again. Raises KafkaError."""
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
+    def sync_member(self, request: SyncGroupRequest, promise: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -145,7 +145,9 @@ class Group(ABC):
         """Keep a member's session alive. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def leave(self, members: Sequence[LeaveGroupRequest.MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
+    def remove_leaving_members(
+        self, members: Sequence[LeaveGroupRequest.MemberIdentity]
+    ) -> list[LeaveGroupResponse.MemberResponse]:
         """Remove members; there is one answer for each. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -174,7 +176,7 @@ class Group(ABC):
         """Check that offsets of topics that the group does not read may be deleted. Raises KafkaError."""
 
     @abstractmethod
-    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
         """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
 
     def forget_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
-from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.coordination.runtime import CoordinatorRuntime, ValuesByPartition
 from minibroker.broker.groups import group_entries
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
@@ -68,7 +68,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
-        self.groups: ByPartition[Group] = ByPartition(self.log.get_partition_index)
+        self.groups: ValuesByPartition[Group] = ValuesByPartition(self.log.get_partition_index)
         self.rebalances: Counter[GroupType] = Counter()
         self.creation_failures = CreationFailures(cluster.clock)
 
@@ -81,7 +81,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     # --- which node, which group ------------------------------------------------------------------
 
-    def check_coordinator_and_id(self, node: Node, group_id: str) -> None:
+    def check_is_coordinator_and_group_id(self, node: Node, group_id: str) -> None:
         """Check the node as `check_is_coordinator` does, and the id, which may be empty only in requests for offsets.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -99,7 +99,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
         """
-        self.check_coordinator_and_id(node, group_id)
+        self.check_is_coordinator_and_group_id(node, group_id)
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.groups[group_id]
@@ -134,10 +134,10 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")
 
-    def _find_group_of_type(self, wanted: type[AnyGroup], group_id: str) -> AnyGroup:
+    def _find_group_of_type(self, group_type: type[AnyGroup], group_id: str) -> AnyGroup:
         group = self.get_group(group_id)
-        if not isinstance(group, wanted):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
+        if not isinstance(group, group_type):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {group_type.type} group.")
         return group
 
     def find_or_make_classic_group(self, group_id: str) -> ClassicGroup:
@@ -222,11 +222,11 @@ class GroupShard:
             self.add_pending_offset(producer_id, *where, group_entries.parse_committed_offset(value.message))
 
     def add_pending_offset(
-        self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed_offset: CommittedOffset
     ) -> None:
         """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
         group = self._coordinator.groups.get(group_id) or self._coordinator.find_or_make_classic_group(group_id)
-        group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
+        group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed_offset
         self._transactional.setdefault(producer_id, set()).add(group_id)
 
     def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
@@ -361,20 +361,22 @@ def replay_classic_group_record(
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
-def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> ReplayRecord:
+def make_function_replaying_group_records(
+    group_class: type[ConsumerGroup] | type[StreamsGroup], deleting_key_class: type[Message]
+) -> ReplayRecord:
     """Return what folds in a record of a group of this kind, made if there is none.
 
-    After its tombstone, a null value of a key `deleted_by`, its offsets are left.
+    After its tombstone, a null value of a key `deleting_key_class`, its offsets are left.
     """
 
     def replay_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
         group = coordinator.groups.get(key.group_id)
-        if not isinstance(group, kind):
+        if not isinstance(group, group_class):
             if value is None:
                 return
             offsets = CommittedOffsets() if group is None else group.offsets
-            group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
-        if value is not None or not isinstance(key, deleted_by):
+            group = coordinator.groups[key.group_id] = group_class(coordinator, key.group_id, offsets)
+        if value is not None or not isinstance(key, deleting_key_class):
             group.apply_record_change(group_entries.GroupChange(key, value))
             return
         del coordinator.groups[group.group_id]
@@ -403,10 +405,12 @@ REPLAYED: dict[type[Message], ReplayRecord] = {
     group_records.OffsetCommitKey: replay_offset_record,
     group_records.GroupMetadataKey: replay_classic_group_record,
     **dict.fromkeys(
-        ConsumerGroup.applied, make_group_record_replay(ConsumerGroup, group_records.ConsumerGroupMetadataKey)
+        ConsumerGroup.applied,
+        make_function_replaying_group_records(ConsumerGroup, group_records.ConsumerGroupMetadataKey),
     ),
     **dict.fromkeys(ShareGroup.applied, replay_share_group_record),
     **dict.fromkeys(
-        StreamsGroup.applied, make_group_record_replay(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+        StreamsGroup.applied,
+        make_function_replaying_group_records(StreamsGroup, streams_group_records.StreamsGroupMetadataKey),
     ),
 }

@@ -59,10 +59,10 @@ def _encode_offset_key_start(group_id: str, topic: str) -> bytes:
     return encode_record_entry(OffsetCommitKey(group=group_id, topic=topic, partition=0))[0][: -_INT32.size]
 
 
-def encode_offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
+def encode_offset_entry(group_id: str, topic: str, partition: int, committed_offset: CommittedOffset | None) -> Entry:
     """Return the record of a committed offset, or (None) its tombstone."""
     key = _encode_offset_key_start(group_id, topic) + _INT32.pack(partition)
-    return key, None if committed is None else _encode_offset_value(committed)
+    return key, None if committed_offset is None else _encode_offset_value(committed_offset)
 
 
 def encode_offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
@@ -76,9 +76,9 @@ def encode_offset_entries(group_id: str, offsets: Iterable[tuple[str, int, Commi
     return made
 
 
-def _encode_offset_value(committed: CommittedOffset) -> bytes:
+def _encode_offset_value(committed_offset: CommittedOffset) -> bytes:
     """Encode an offset. The usual case, without metadata and expiry, is packed by its layout."""
-    offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
+    offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed_offset
     if not metadata and expire_ms == NO_EXPIRY:
         if topic_id == ZERO_UUID:
             return _PLAIN_OFFSET.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, EMPTY_STRING, commit_ms, 0)

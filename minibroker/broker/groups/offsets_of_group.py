@@ -49,13 +49,13 @@ class CommittedOffsets:
         self.by_partition: OffsetsByPartition = {}
         self.pending: dict[int, OffsetsByPartition] = {}
 
-    def apply_offset(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
+    def apply_offset(self, topic: str, partition: int, committed_offset: CommittedOffset | None) -> None:
         """Fold one record in; None takes the offset back, also from the open transactions."""
-        if committed is not None:
-            self.by_partition[topic, partition] = committed
+        if committed_offset is not None:
+            self.by_partition[topic, partition] = committed_offset
             for pending in self.pending.values():
                 if (topic, partition) in pending:
-                    pending[topic, partition] = committed  # what is committed later holds, whatever ends later
+                    pending[topic, partition] = committed_offset  # what is committed later holds, whatever ends later
             return
         self.by_partition.pop((topic, partition), None)
         for producer_id, pending in list(self.pending.items()):
@@ -100,9 +100,9 @@ class CommittedOffsets:
 
     def has_offset(self, topic: str, partition: int) -> bool:
         """Return whether a tombstone would take something back of the partition."""
-        return (topic, partition) in self.by_partition or self.is_unstable(topic, partition)
+        return (topic, partition) in self.by_partition or self.is_offset_unstable(topic, partition)
 
-    def is_unstable(self, topic: str, partition: int) -> bool:
+    def is_offset_unstable(self, topic: str, partition: int) -> bool:
         """Return whether an open transaction is about to commit an offset of the partition (KIP-447)."""
         return any((topic, partition) in pending for pending in self.pending.values())
 
@@ -140,5 +140,5 @@ class CommittedOffsets:
             if (since := since_ms(committed)) is not None
             and committed.has_expired(now_ms, retention_ms, since)
             and not is_subscribed_to(topic)
-            and not self.is_unstable(topic, partition)
+            and not self.is_offset_unstable(topic, partition)
         ]

@@ -75,8 +75,8 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
-        return committed.commit_timestamp_ms
+    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
+        return committed_offset.commit_timestamp_ms
 
     def check_may_be_deleted(self) -> None:
         if self.members:
@@ -179,19 +179,19 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         if transactional and epoch < 0 and not member_id and instance_id is None:
             return None  # TxnOffsetCommit may come without a member
         member = self.get_member(member_id)
-        if not transactional and self.has_member_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
+        if not transactional and self.speaks_protocol_with_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
             message = f"OffsetCommit version 9 or above must be used by members using the {self.type} group protocol"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         if epoch == member.epoch:
             return None
-        code, name = self.get_epoch_error_and_name(member)
+        code, name = self.get_wrong_epoch_code_and_epoch_name(member)
         if epoch > member.epoch:
             message = f"Received {name} {epoch} is newer than current member epoch {member.epoch}."
             raise KafkaError(code, message)
-        return self.make_epoch_check(member, epoch)
+        return self.make_check_of_older_epoch(member, epoch)
 
     @abstractmethod
-    def make_epoch_check(self, member: Member, epoch: int) -> CheckPartition:
+    def make_check_of_older_epoch(self, member: Member, epoch: int) -> CheckPartition:
         """Return the check of a commit in an older epoch: the member has had the partition since then (KIP-1251)."""
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -199,20 +199,20 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             return
         member = self.get_member(member_id or "")
         if epoch != member.epoch:
-            code, name = self.get_epoch_error_and_name(member)
+            code, name = self.get_wrong_epoch_code_and_epoch_name(member)
             message = f"The received {name} {epoch} does not match the expected member epoch {member.epoch}."
             raise KafkaError(code, message)
 
     def check_offsets_may_be_deleted(self) -> None:
         """Allow it at any time."""
 
-    def has_member_epochs(self, member: Member) -> bool:
+    def speaks_protocol_with_epochs(self, member: Member) -> bool:
         """Return whether the member speaks the protocol of the group's type, which has member epochs."""
         return True
 
-    def get_epoch_error_and_name(self, member: Member) -> tuple[ErrorCode, str]:
+    def get_wrong_epoch_code_and_epoch_name(self, member: Member) -> tuple[ErrorCode, str]:
         """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
-        if self.has_member_epochs(member):
+        if self.speaks_protocol_with_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
         return ErrorCode.ILLEGAL_GENERATION, "generation id"
 
@@ -246,7 +246,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     def add_or_replace_member(self, member: Member) -> None:
         """Add a member, or replace what it was."""
-        self.forget_owned_by_member(member.member_id)
+        self.forget_partitions_owned_by_member(member.member_id)
         before = self.members.get(member.member_id)
         if before is not None and before.instance_id != member.instance_id:
             self._forget_static_instance(before)
@@ -257,7 +257,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member, if it is one."""
-        self.forget_owned_by_member(member_id)
+        self.forget_partitions_owned_by_member(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
             self._forget_static_instance(member)
@@ -272,7 +272,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         """Note what a member has, or has still to revoke."""
 
     @abstractmethod
-    def forget_owned_by_member(self, member_id: str) -> None:
+    def forget_partitions_owned_by_member(self, member_id: str) -> None:
         """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
 
     def schedule_revocation_timeout(self, member: Member, purpose: str) -> None:

@@ -32,7 +32,7 @@ from minibroker.protocol.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from minibroker.protocol.steps import WAITING, Steps, map_in_steps, split_into_portions
+from minibroker.protocol.steps import WAITING, Steps, apply_to_items_in_steps, split_into_portions
 
 UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations and permission types
 MAX_CHANGES = 10_000  # in one request, as in Kafka
@@ -77,11 +77,13 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
         await pause()
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
-        results=(await in_slices(_run_acl_changes_one_by_one(context, change, CreatedAcl, len(request.creations))))
+        results=(
+            await in_slices(_run_acl_change_after_earlier_ones(context, change, CreatedAcl, len(request.creations)))
+        )
     )
 
 
-def _run_acl_changes_one_by_one(
+def _run_acl_change_after_earlier_ones(
     context: RequestContext, change: Results[Result], result_type: type[Result], requested_count: int
 ) -> Results[Result]:
     """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
@@ -104,7 +106,9 @@ def _run_acl_changes_one_by_one(
             acls.is_changing = False
     except KafkaError as error:
         refused = error
-    return (yield from map_in_steps(lambda _: _make_error_result(result_type, refused), range(requested_count)))
+    return (
+        yield from apply_to_items_in_steps(lambda _: _make_error_result(result_type, refused), range(requested_count))
+    )
 
 
 def _create_valid_acls(
@@ -134,17 +138,17 @@ def _create_valid_acls(
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     known = context.cluster.image.acls.ids
     new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
-    records = yield from map_in_steps(lambda acl: acl.make_acl_record(context.cluster.make_uuid()), new)
+    records = yield from apply_to_items_in_steps(lambda acl: acl.make_acl_record(context.cluster.make_uuid()), new)
     yield from context.cluster.commit_metadata_records_in_steps(records)
     return results
 
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(map_in_steps(_parse_acl_filter, request.filters))
+    wanted = await in_slices(apply_to_items_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(
-        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, DeletedAcls, len(wanted))))
+        filter_results=(await in_slices(_run_acl_change_after_earlier_ones(context, change, DeletedAcls, len(wanted))))
     )
 
 
@@ -173,7 +177,7 @@ def _delete_matching_acls(context: RequestContext, acl_filters: list[AclFilter])
             yield
         results.append(result)
     ordered = sorted(acls_by_id, key=lambda id: -acls_by_id[id].permission)
-    records = yield from map_in_steps(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
+    records = yield from apply_to_items_in_steps(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
     yield from context.cluster.commit_metadata_records_in_steps(records)
     return results
 

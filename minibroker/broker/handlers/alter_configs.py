@@ -22,7 +22,7 @@ from minibroker.protocol.messages.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from minibroker.protocol.steps import map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps
 
 ChangedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 ResourceAnswer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -30,9 +30,9 @@ ResourceAnswer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(map_in_steps(partial(_find_changes_of_resource, context), request.resources))
+    changes = await in_slices(apply_to_items_in_steps(partial(_find_changes_of_resource, context), request.resources))
     answers = await in_slices(
-        change_configs_of_resources(context, changes, validate_only=request.validate_only, loggers=False)
+        change_configs_of_resources(context, changes, validate_only=request.validate_only, may_change_loggers=False)
     )
     return AlterConfigsResponse(
         responses=[

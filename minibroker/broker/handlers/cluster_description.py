@@ -38,11 +38,13 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         brokers=[*_list_brokers(context), *(_list_fenced_brokers(context) if request.include_fenced_brokers else ())],
-        cluster_authorized_operations=list_cluster_operations(context, request.include_cluster_authorized_operations),
+        cluster_authorized_operations=encode_authorized_cluster_operations(
+            context, request.include_cluster_authorized_operations
+        ),
     )
 
 
-def list_cluster_operations(context: RequestContext, is_requested: bool) -> int:
+def encode_authorized_cluster_operations(context: RequestContext, is_requested: bool) -> int:
     """Return the operations that the client may do on the cluster, if `is_requested`; 0 if it may not describe it."""
     if not is_requested:
         return NOT_ASKED

@@ -45,10 +45,10 @@ from minibroker.protocol.messages.offsets import (
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import (
     Steps,
-    have_few_items,
-    map_by_steps,
-    map_in_steps,
+    apply_to_items_in_steps,
+    are_portions_small,
     run_all_steps,
+    run_steps_of_each_item,
     split_into_portions,
 )
 
@@ -86,7 +86,9 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = OffsetCommit(context, request).commit_requested_offsets()
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
+    return (
+        run_all_steps(steps) if are_portions_small(topic.partitions for topic in request.topics) else in_slices(steps)
+    )
 
 
 @cache
@@ -134,7 +136,7 @@ class OffsetCommit:
         yield
         try:
             yield from _import_commits_module().commit_offsets(
-                self._find_coordinator(), self._request.group_id, self._offsets, self._check_commit
+                self._find_coordinator(), self._request.group_id, self._offsets, self._check_offset_commit
             )
             if self._accepted:
                 delay_until_offsets_durable(
@@ -167,13 +169,13 @@ class OffsetCommit:
 
     def _collect_offsets(
         self,
-        known: Topic | None,
-        unknown: ErrorCode,
+        topic: Topic | None,
+        unknown_topic_code: ErrorCode,
         answers: CommitTopicAnswer,
         partitions: Iterable[CommitPartition],
     ) -> None:
         """Collect the valid offsets for partitions of a topic. Put all partitions into the answer, some with errors."""
-        name, count = ("", 0) if known is None else (known.name, len(known.partitions))
+        name, count = ("", 0) if topic is None else (topic.name, len(topic.partitions))
         cluster, retention_ms = self._context.cluster, self._request.retention_time_ms
         limit, now_ms = cluster.settings["offset.metadata.max.bytes"], cluster.clock.wall_ms()
         expire_ms = NO_EXPIRY if retention_ms == NOT_SAID else min(now_ms + retention_ms, LATEST_MS)
@@ -182,7 +184,7 @@ class OffsetCommit:
             answer = CommitAnswer(partition_index=index)
             answers.partitions.append(answer)
             if not 0 <= index < count:
-                answer.error_code, self._has_missing = unknown, True
+                answer.error_code, self._has_missing = unknown_topic_code, True
                 continue
             self._asked.append(answer)
             if metadata and count_utf16_units(metadata) > limit:
@@ -207,7 +209,7 @@ class OffsetCommit:
             find_coordinator_or_create_topic(groups, self._request.group_id)
         return groups
 
-    def _check_commit(self) -> None:
+    def _check_offset_commit(self) -> None:
         """Raise KafkaError if nothing may be committed now."""
         context, group_id = self._context, self._request.group_id
         if context.version >= FIRST_WITH_COORDINATORS:
@@ -324,18 +326,24 @@ def _convert_to_response_of_version(
     """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
-        topics = yield from map_by_steps(partial(_make_topic_error, code=group.error_code), request.topics or ())
-    old = yield from map_by_steps(partial(_convert_topic_to_version, version=version), topics)
+        topics = yield from run_steps_of_each_item(
+            partial(_make_topic_error, code=group.error_code), request.topics or ()
+        )
+    old = yield from run_steps_of_each_item(partial(_convert_topic_to_version, version=version), topics)
     return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
 def _make_topic_error(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
-    partitions = yield from map_in_steps(partial(_make_answer_without_offset, code=code), topic.partition_indexes)
+    partitions = yield from apply_to_items_in_steps(
+        partial(_make_answer_without_offset, code=code), topic.partition_indexes
+    )
     return FetchedTopic(name=topic.name, partitions=partitions)
 
 
 def _convert_topic_to_version(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
-    partitions = yield from map_in_steps(partial(_convert_partition_to_version, version=version), topic.partitions)
+    partitions = yield from apply_to_items_in_steps(
+        partial(_convert_partition_to_version, version=version), topic.partitions
+    )
     return OldTopic(name=topic.name, partitions=partitions)
 
 
@@ -375,7 +383,7 @@ def _fetch_offsets_of_group(
     if requested.topics is None:
         topics = yield from fetch.fetch_offsets_of_all_topics()
     else:
-        found = yield from map_by_steps(fetch.fetch_offsets_of_requested_topic, requested.topics)
+        found = yield from run_steps_of_each_item(fetch.fetch_offsets_of_requested_topic, requested.topics)
         topics = [*(topic for topic in found if topic is not None), *fetch.refused]
     now = groups.groups.get(requested.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
@@ -419,7 +427,7 @@ class OffsetsFetch:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
             name = self._context.get_topic(key).name if self._by_id else topic.name
         except KafkaError as error:
-            refused = yield from map_in_steps(
+            refused = yield from apply_to_items_in_steps(
                 partial(_make_answer_without_offset, code=error.code), topic.partition_indexes
             )
             self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
@@ -429,13 +437,13 @@ class OffsetsFetch:
     def _fetch_offsets_of_topic(
         self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]
     ) -> Steps[FetchedTopic]:
-        partitions = yield from map_in_steps(
+        partitions = yield from apply_to_items_in_steps(
             lambda index: self._fetch_offset_of_partition(name, index, expected_id), indexes
         )
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
     def _fetch_offset_of_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
-        if self._stable and self._offsets.is_unstable(name, index):
+        if self._stable and self._offsets.is_offset_unstable(name, index):
             return _make_answer_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.find_offset(name, index, expected_id)
         if committed is None:

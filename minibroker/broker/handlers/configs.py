@@ -38,7 +38,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from minibroker.protocol.steps import map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps
 
 DescribedConfigs = DescribeConfigsResponse.DescribeConfigsResult
 DescribedEntry = DescribedConfigs.DescribeConfigsResourceResult
@@ -73,12 +73,12 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
         return DescribeConfigsResponse(
-            results=(await in_slices(map_in_steps(partial(_make_error_result, error), request.resources)))
+            results=(await in_slices(apply_to_items_in_steps(partial(_make_error_result, error), request.resources)))
         )
     namings = Namings()
     described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
     results = await in_slices(
-        map_in_steps(
+        apply_to_items_in_steps(
             lambda resource: _describe_configs_of_resource(context, resource, namings, described), request.resources
         )
     )
@@ -98,7 +98,7 @@ def _describe_configs_of_resource(
     context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
-    described: Callable[[ConfigEntry], DescribedEntry],
+    describe_entry: Callable[[ConfigEntry], DescribedEntry],
 ) -> DescribedConfigs:
     answer = DescribedConfigs(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -109,7 +109,7 @@ def _describe_configs_of_resource(
         authorize_config_resource(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = DESCRIBE[resource.resource_type](context, resource.resource_name)
         answer.configs = [
-            described(entry) for entry in entries if (entry.name in wanted if wanted else entry.is_listed)
+            describe_entry(entry) for entry in entries if (entry.name in wanted if wanted else entry.is_listed)
         ]
     except KafkaError as error:
         answer.error_code = error.code
@@ -133,7 +133,7 @@ def _describe_topic_configs(context: RequestContext, name: str) -> list[ConfigEn
 def _describe_broker_configs(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         return _get_node_settings(context).describe_cluster_configs()
-    check_names_own_broker(context, name, "Broker id", " or empty string,")
+    check_resource_is_own_broker(context, name, "Broker id", " or empty string,")
     return _get_node_settings(context).describe_broker_configs()
 
 
@@ -145,7 +145,7 @@ def _get_node_settings(context: RequestContext) -> Settings:
 def _describe_logger_levels(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    check_names_own_broker(context, name, "Broker id", "")
+    check_resource_is_own_broker(context, name, "Broker id", "")
     return describe_logger_configs()
 
 
@@ -161,8 +161,8 @@ def _describe_group_configs(context: RequestContext, name: str) -> list[ConfigEn
     return describe_group_configs(_get_node_settings(context), _get_config_overrides(context, ResourceType.GROUP, name))
 
 
-def _get_config_overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
-    return context.cluster.image.configs.get((kind, name), {})
+def _get_config_overrides(context: RequestContext, resource_type: ResourceType, name: str) -> dict[str, str]:
+    return context.cluster.image.configs.get((resource_type, name), {})
 
 
 DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
@@ -174,10 +174,12 @@ DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
 }
 
 
-def check_names_own_broker(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
+def check_resource_is_own_broker(
+    context: RequestContext, name: str, resource_kind: str, alternative: str = ","
+) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless `name` is the id of the node that handles the request."""
     if not INTEGER.fullmatch(name):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{resource_kind} must be an integer, but it is: {name}")
     expected = context.node.node_id
     if int(name) != expected:
         message = f"Unexpected broker id, expected {expected}{alternative} but received {name}"

@@ -32,7 +32,7 @@ from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import map_in_steps, map_once_in_steps
+from minibroker.protocol.steps import apply_to_distinct_items_in_steps, apply_to_items_in_steps
 
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -71,7 +71,7 @@ def consumer_group_heartbeat(
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+    await in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     return _check_and_apply_heartbeat(context, request)
 
 
@@ -79,13 +79,13 @@ def _check_and_apply_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
-    from minibroker.broker.groups.consumer.heartbeat import heartbeat
+    from minibroker.broker.groups.consumer.heartbeat import handle_consumer_heartbeat
     from minibroker.broker.groups.consumer.heartbeat_checks import check_heartbeat_request
 
     check_heartbeat_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
-    response = heartbeat(groups, request, make_caller(context))
+    response = handle_consumer_heartbeat(groups, request, make_caller(context))
     context.delay_answer_until_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
@@ -110,7 +110,9 @@ async def consumer_group_describe(
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return ConsumerGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
+    return ConsumerGroupDescribeResponse(
+        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_consumer_group(context: RequestContext, group_id: str) -> DescribedGroup:
@@ -119,7 +121,7 @@ def _describe_consumer_group(context: RequestContext, group_id: str) -> Describe
     try:
         _check_consumer_groups_enabled(context)
         context.authorize(DESCRIBE_GROUP, group_id)
-        context.cluster.groups.check_coordinator_and_id(context.node, group_id)
+        context.cluster.groups.check_is_coordinator_and_group_id(context.node, group_id)
         found = describe_consumer_group(context.cluster.groups.get_consumer_group(group_id))
         authorize_described_topics(context, _collect_topic_names(found))
         return found

@@ -33,7 +33,7 @@ from minibroker.protocol.messages.delegation_tokens import (
     RenewDelegationTokenResponse,
 )
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
-from minibroker.protocol.steps import map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps
 
 NO_TIME = -1
 MAX_RENEWERS = 1000  # of a token; Kafka is only limited by the size of a record
@@ -53,7 +53,7 @@ async def create_delegation_token(
         token_requester_principal_name=requester.name,
     )
     renewers = await in_slices(
-        map_in_steps(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
+        apply_to_items_in_steps(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
     )
     try:
         _check_may_create_token(context, owner, renewers)
@@ -144,7 +144,9 @@ async def describe_delegation_token(
     owners = None
     if request.owners is not None:
         owners = frozenset(
-            await in_slices(map_in_steps(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners))
+            await in_slices(
+                apply_to_items_in_steps(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners)
+            )
         )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):

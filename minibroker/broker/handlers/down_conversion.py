@@ -22,7 +22,7 @@ from minibroker.storage.segment import Region
 MAX_CONVERTED_BYTES: Final = 1 << 20
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """A client's read from a log, and the newest format that it knows; records must have attributes.
 
     It gets at most `max_converted_bytes` of converted records. With `minimum_one` it gets at least one batch, if there
@@ -45,13 +45,15 @@ class Converted(NamedTuple):
     next_offset: int
 
 
-class Conversion(Exception):
+class DownConversion(Exception):
     """A read whose batches must be examined, and perhaps converted, in steps.
 
     `answer` is the partition's answer without the records. It becomes void when the log loses records.
     """
 
-    def __init__(self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: Wanted) -> None:
+    def __init__(
+        self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: WantedRecords
+    ) -> None:
         self.answer = answer
         self.log = log
         self.wanted = wanted
@@ -67,7 +69,7 @@ class Conversion(Exception):
         return self._start_offset != log.log_start_offset > self.wanted.offset
 
 
-def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Converted | None]:
+def read_records_for_client_in_steps(log: Log, wanted_records: WantedRecords) -> Steps[Region | Converted | None]:
     """Return what to answer, or None if there are no records.
 
     Stored bytes are returned unchanged if the client knows them. Converted, they take at most `max_bytes` and
@@ -75,15 +77,20 @@ def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Convert
     batches emptied by compaction) are skipped, as the client would fetch them again for ever. Raises `KafkaError` as
     `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
     """
-    offset = wanted.offset
+    offset = wanted_records.offset
     while True:
-        region = log.read(offset, wanted.max_bytes, limit_offset=wanted.limit_offset, minimum_one=wanted.minimum_one)
+        region = log.read(
+            offset,
+            wanted_records.max_bytes,
+            limit_offset=wanted_records.limit_offset,
+            minimum_one=wanted_records.minimum_one,
+        )
         if region is None:
             return None
         try:
-            if not (yield from has_newer_format(log, region, wanted.magic)):
+            if not (yield from has_newer_format(log, region, wanted_records.magic)):
                 return region
-            converted = yield from _convert_region(region, wanted)
+            converted = yield from _convert_region(region, wanted_records)
         except (OSError, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
         if converted is None or converted.size_bytes:
@@ -98,30 +105,32 @@ def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
     return (yield from log.segments[at].has_format_newer_than(magic, region.position, end))
 
 
-def _convert_region(region: Region, wanted: Wanted) -> Steps[Converted | None]:
+def _convert_region(region: Region, wanted_records: WantedRecords) -> Steps[Converted | None]:
     """Convert as much of the region as fits; return None if not even one batch fits."""
     out = bytearray()
-    max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
-    next_offset = wanted.offset
+    max_bytes = min(wanted_records.max_bytes, wanted_records.max_converted_bytes)
+    next_offset = wanted_records.offset
     for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
         try:
-            converted = yield from _convert_batch(region, position, header, wanted)
+            converted = yield from _convert_batch(region, position, header, wanted_records)
         except KafkaError:
             if not out:
                 raise
             break  # it is the first batch of the next request
-        if len(out) + len(converted) > max_bytes and (out or not wanted.minimum_one):
+        if len(out) + len(converted) > max_bytes and (out or not wanted_records.minimum_one):
             return Converted(out, len(out), next_offset) if out else None
         out += converted
         next_offset = header.next_offset
     return Converted(out, len(out), next_offset)
 
 
-def _convert_batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> Steps[bytes | bytearray]:
+def _convert_batch(
+    region: Region, position: int, header: BatchHeader, wanted_records: WantedRecords
+) -> Steps[bytes | bytearray]:
     data = yield from read_stored_batch_in_steps(region.file, position, header)
     yield
-    if header.magic > wanted.magic:
-        return (yield from down_convert_batch_in_steps(data, header, wanted.magic, wanted.offset))
+    if header.magic > wanted_records.magic:
+        return (yield from down_convert_batch_in_steps(data, header, wanted_records.magic, wanted_records.offset))
     if header.attributes & ELIDED_BIT:
         return (yield from restore_attributes_in_steps(data, header))
     return data

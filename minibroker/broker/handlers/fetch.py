@@ -29,15 +29,15 @@ from typing import Any, Final, TypeVar
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
-from minibroker.broker.handlers.down_conversion import Conversion
-from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, Reading
-from minibroker.broker.handlers.long_fetch_reading import LongReading, make_long_reading
-from minibroker.broker.handlers.watching import WATCHED_MAX, Watch
+from minibroker.broker.handlers.down_conversion import DownConversion
+from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, FetchReading
+from minibroker.broker.handlers.long_fetch_reading import LongFetchReading, make_long_fetch_reading
+from minibroker.broker.handlers.watching import WATCHED_MAX, PartitionWatch
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, remove_in_portions, run_all_steps, split_into_portions
+from minibroker.protocol.steps import Steps, remove_items_in_portions, run_all_steps, split_into_portions
 
 FEW: Final = 100  # partitions that are read in one step
 
@@ -53,11 +53,11 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
         wanted = _make_requested_partitions(context, request.topics)
     else:
         session, wanted = run_all_steps(_find_session_and_partitions(context, request))
-    reading = Reading(context, request, session, wanted)
+    reading = FetchReading(context, request, session, wanted)
     try:
         reading.read_partitions()
-    except Conversion:
-        return _read_long_fetch(make_long_reading(reading))
+    except DownConversion:
+        return _read_long_fetch(make_long_fetch_reading(reading))
     if reading.can_answer_now() or request.max_wait_ms <= 0:
         return reading.make_response()
     return _wait_and_reread_partitions(reading)
@@ -65,10 +65,10 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
 
 async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
     session, wanted = await in_slices(_find_session_and_partitions(context, request))
-    return await _read_long_fetch(LongReading(context, request, session, wanted))
+    return await _read_long_fetch(LongFetchReading(context, request, session, wanted))
 
 
-async def _read_long_fetch(reading: LongReading) -> FetchResponse:
+async def _read_long_fetch(reading: LongFetchReading) -> FetchResponse:
     await in_slices(reading.read_all_partitions())
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
     if reading.can_answer_now() or reading.request.max_wait_ms <= 0 or not has_room:
@@ -76,19 +76,19 @@ async def _read_long_fetch(reading: LongReading) -> FetchResponse:
     return await _wait_and_reread_partitions(reading)
 
 
-async def _wait_and_reread_partitions(reading: Reading) -> FetchResponse:
+async def _wait_and_reread_partitions(reading: FetchReading) -> FetchResponse:
     """Read again when appends have added enough, an error has come up, or the time is over; return the answer then."""
     unreadable = reading.unreadable
-    with Watch(reading.context, reading.request.max_wait_ms) as watch:
+    with PartitionWatch(reading.context, reading.request.max_wait_ms) as watch:
         await reading.add_watch_to_partitions(watch)
         while True:
             watch.missing_bytes = reading.min_bytes - reading.size_bytes
-            await watch.make_change_promise()
+            await watch.make_promise_of_change()
             is_late = watch.is_late
             try:
                 await reading.reread_grown_partitions(watch)
-            except Conversion:  # a change of the topic makes it necessary
-                return await in_slices(make_long_reading(reading).read_partitions_and_respond())
+            except DownConversion:  # a change of the topic makes it necessary
+                return await in_slices(make_long_fetch_reading(reading).read_partitions_and_respond())
             if is_late or reading.can_answer_now() or reading.unreadable > unreadable:
                 return await reading.build_response()
 
@@ -121,12 +121,12 @@ def _find_session_and_partitions(
         wanted = yield from _make_named_partitions_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
-        return (yield from _begin_session(context, wanted)), wanted
+        return (yield from _begin_fetch_session(context, wanted)), wanted
     session = sessions.get_session_of_incremental_fetch(
         request.session_id, request.session_epoch, uses_topic_ids, now_ms
     )
     session.advance_epoch()  # first of all, so that a second request with this epoch cannot change the session
-    yield from _update_session(context, session, request)
+    yield from _update_fetch_session(context, session, request)
     sessions.update_session_memory(session, now_ms)
     if not session.partitions:
         sessions.remove_session(session.session_id)
@@ -134,18 +134,18 @@ def _find_session_and_partitions(
     return session, list(session.partitions.values())
 
 
-def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
+def _begin_fetch_session(context: RequestContext, partitions: list[FetchedPartition]) -> Steps[FetchSession | None]:
     """Return a new session with these partitions, or None if there is no room for it."""
     sessions = context.node.sessions
     now_ms = context.cluster.clock.monotonic_ms()
-    session = sessions.create_session(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
+    session = sessions.create_session(len(partitions), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
     if session is None:
         return None
-    for portion in split_into_portions(wanted):
+    for portion in split_into_portions(partitions):
         for partition in portion:
             _set_topic_name(context, partition)
         session.add_partitions(portion)
-        if len(wanted) > FEW:
+        if len(partitions) > FEW:
             yield
     return session if sessions.update_session_memory(session, now_ms) else None
 
@@ -177,7 +177,7 @@ def _make_named_partitions_in_steps(context: RequestContext, request: FetchReque
 
 def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in portions. Free them as they are used, unless others need them."""
-    return remove_in_portions(items) if context.may_take_apart else split_into_portions(items)
+    return remove_items_in_portions(items) if context.may_take_apart else split_into_portions(items)
 
 
 def _set_requested_values(
@@ -197,7 +197,7 @@ def _set_topic_name(context: RequestContext, partition: FetchedPartition) -> Non
         partition.name = None if topic is None else topic.name
 
 
-def _update_session(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
+def _update_fetch_session(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic

@@ -1,6 +1,7 @@
 """One pass over the partitions of a Fetch: read them, decide whether that is enough, and build the answer.
 
-`Reading` reads a few partitions at once; `long_fetch_reading` works in steps. `fetch` decides what to read, and waits.
+`FetchReading` reads a few partitions at once; `long_fetch_reading` works in steps. `fetch` decides what to read, and
+waits.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.handlers.down_conversion import (
     MAX_CONVERTED_BYTES,
-    Conversion,
     Converted,
-    Wanted,
+    DownConversion,
+    WantedRecords,
 )
 from minibroker.broker.metadata.leaders import (
     find_preferred_read_replica,
@@ -33,7 +34,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.watching import Watch
+    from minibroker.broker.handlers.watching import PartitionWatch
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -54,7 +55,7 @@ LEADER_IS_ANOTHER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCod
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is the size of its records in bytes
 
 
-class Reading:
+class FetchReading:
     """One pass over a few partitions: `answers` has the answer of each, `size_bytes` the size of all records.
 
     `unreadable` counts the partitions that do not exist or may not be read, `leaders` has the current leaders by node
@@ -106,65 +107,69 @@ class Reading:
         """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
         self._reset_answers()
         for fetched in self.wanted:
-            answer, size_bytes = self._read_partition(fetched, self._count_bytes_left())
+            answer, size_bytes = self._read_partition(fetched, self._count_response_bytes_left())
             self.size_bytes += size_bytes
             self.answers.append((fetched, answer, size_bytes))
 
-    def _count_bytes_left(self) -> int:
+    def _count_response_bytes_left(self) -> int:
         """Return how many more bytes of records fit. It is negative only if max_bytes is, and then no batch fits."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
-    def _read_partition(self, fetched: FetchedPartition, bytes_left: int | None) -> tuple[PartitionAnswer, int]:
+    def _read_partition(
+        self, fetched_partition: FetchedPartition, bytes_left: int | None
+    ) -> tuple[PartitionAnswer, int]:
         """Return the answer with at most `bytes_left` bytes of records, and their size. With None, read nothing."""
         context = self.context
         try:
             if self.is_denied:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            context.authorize_topic(READ_TOPIC, fetched.topic)
+            context.authorize_topic(READ_TOPIC, fetched_partition.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
-                return self._read_partition_or_name_replica(fetched, bytes_left)
+                return self._read_partition_or_name_replica(fetched_partition, bytes_left)
             return self._read_led_partition(
-                fetched, context.get_led_partition(fetched.topic, fetched.index), bytes_left
+                fetched_partition,
+                context.get_led_partition(fetched_partition.topic, fetched_partition.index),
+                bytes_left,
             )
         except KafkaError as error:
             code = error.code
-            if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
-                code = self._find_code_without_id(fetched, fetched.name)
-            return self._make_refusal(fetched, code), 0
+            if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched_partition.name is not None:
+                code = self._find_error_of_deleted_topic(fetched_partition, fetched_partition.name)
+            return self._make_error_answer(fetched_partition, code), 0
 
-    def _find_code_without_id(self, fetched: FetchedPartition, name: str) -> ErrorCode:
+    def _find_error_of_deleted_topic(self, fetched_partition: FetchedPartition, name: str) -> ErrorCode:
         """Return the error of a topic that was deleted since the session learnt its name."""
         if not self.context.allows(READ_TOPIC, name, is_needed=True):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        other = self.context.find_partition(name, fetched.index)
+        other = self.context.find_partition(name, fetched_partition.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _read_partition_or_name_replica(
-        self, fetched: FetchedPartition, bytes_left: int | None
+        self, fetched_partition: FetchedPartition, bytes_left: int | None
     ) -> tuple[PartitionAnswer, int]:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_read_partition`."""
         context = self.context
-        partition = context.find_partition(fetched.topic, fetched.index)
+        partition = context.find_partition(fetched_partition.topic, fetched_partition.index)
         if partition is None or not serves_fetch_as_follower(context.node, partition, context.version):
-            partition = context.get_led_partition(fetched.topic, fetched.index)
+            partition = context.get_led_partition(fetched_partition.topic, fetched_partition.index)
         other = None
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
             other = find_preferred_read_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
-            return self._read_led_partition(fetched, partition, bytes_left)
-        answer, _ = self._read_led_partition(fetched, partition, bytes_left and 0)
+            return self._read_led_partition(fetched_partition, partition, bytes_left)
+        answer, _ = self._read_led_partition(fetched_partition, partition, bytes_left and 0)
         answer.preferred_read_replica, answer.records = other, b""
         self.urgent = True
         return answer, 0
 
-    def _make_refusal(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
+    def _make_error_answer(self, fetched_partition: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
         unreadable = code in UNREADABLE
         if unreadable:
             self.unreadable += 1
         else:
             self.urgent = True
         answer = PartitionAnswer(
-            partition_index=fetched.index,
+            partition_index=fetched_partition.index,
             error_code=code,
             high_watermark=-1,
             aborted_transactions=[] if unreadable else None,
@@ -172,27 +177,29 @@ class Reading:
         )
         partition = None
         if code in LEADER_IS_ANOTHER:
-            partition = self.context.find_partition(fetched.topic, fetched.index)
+            partition = self.context.find_partition(fetched_partition.topic, fetched_partition.index)
         if partition is not None:
             answer.current_leader = leader = make_current_leader_answer(partition, PartitionAnswer.LeaderIdAndEpoch)
             self.leaders[leader.leader_id] = leader
         return answer
 
     def _read_led_partition(
-        self, fetched: FetchedPartition, partition: Partition, bytes_left: int | None
+        self, fetched_partition: FetchedPartition, partition: Partition, bytes_left: int | None
     ) -> tuple[PartitionAnswer, int]:
-        partition.check_leader_epoch(fetched.current_leader_epoch)
+        partition.check_leader_epoch(fetched_partition.current_leader_epoch)
         log = partition.log
         committed = self.request.isolation_level == READ_COMMITTED
         answer = PartitionAnswer(
-            partition_index=fetched.index,
+            partition_index=fetched_partition.index,
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=[] if committed else None,
             records=b"",
         )
-        if fetched.last_fetched_epoch >= 0 and self._has_diverged(fetched, partition, answer):
+        if fetched_partition.last_fetched_epoch >= 0 and self._has_follower_log_diverged(
+            fetched_partition, partition, answer
+        ):
             return answer, 0
         limit = log.last_stable_offset if committed else log.high_watermark
         version = self.context.version
@@ -203,18 +210,18 @@ class Reading:
             return answer, 0
         elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
         if elided or version < FIRST_WITH_FORMAT_2:
-            raise Conversion(answer, log, self._plan_log_read(fetched, limit, bytes_left))
+            raise DownConversion(answer, log, self._plan_log_read(fetched_partition, limit, bytes_left))
         region = log.read(
-            fetched.fetch_offset,
-            min(fetched.max_bytes, bytes_left),
+            fetched_partition.fetch_offset,
+            min(fetched_partition.max_bytes, bytes_left),
             limit_offset=limit,
             minimum_one=self.size_bytes == 0,
         )
-        return self._set_answer_records(fetched, answer, log, limit, region)
+        return self._set_answer_records(fetched_partition, answer, log, limit, region)
 
     def _set_answer_records(
         self,
-        fetched: FetchedPartition,
+        fetched_partition: FetchedPartition,
         answer: PartitionAnswer,
         log: Log,
         limit_offset: int,
@@ -223,37 +230,39 @@ class Reading:
         """Return the answer with the records that were read, and their size in bytes."""
         if region is None:
             return answer, 0
-        if region.next_offset < limit_offset and fetched.fetch_offset < log.segments[-1].base_offset:
+        if region.next_offset < limit_offset and fetched_partition.fetch_offset < log.segments[-1].base_offset:
             self.urgent = True  # a read ends with its segment, but the next one has more: there is no need to wait
         if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.list_aborted_transactions(fetched.fetch_offset, region.next_offset)
+                for one in log.list_aborted_transactions(fetched_partition.fetch_offset, region.next_offset)
             ]
         answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes
 
-    def _plan_log_read(self, fetched: FetchedPartition, limit: int, bytes_left: int) -> Wanted:
+    def _plan_log_read(self, fetched_partition: FetchedPartition, limit: int, bytes_left: int) -> WantedRecords:
         """Return what to read. If the client does not know the stored format, it asks for an older one."""
         version = self.context.version
-        return Wanted(
-            fetched.fetch_offset,
-            min(fetched.max_bytes, bytes_left),
+        return WantedRecords(
+            fetched_partition.fetch_offset,
+            min(fetched_partition.max_bytes, bytes_left),
             max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
             limit,
             self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
             magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
 
-    def _has_diverged(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
+    def _has_follower_log_diverged(
+        self, fetched_partition: FetchedPartition, partition: Partition, answer: PartitionAnswer
+    ) -> bool:
         """Return whether the client's last record is not in this log, and put the end of its epoch into the answer.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
         """
-        epoch, end_offset = partition.end_offset_for_epoch(fetched.last_fetched_epoch)
+        epoch, end_offset = partition.find_end_offset_of_epoch(fetched_partition.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched.last_fetched_epoch} is unknown")
-        diverges = epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched_partition.last_fetched_epoch} is unknown")
+        diverges = epoch < fetched_partition.last_fetched_epoch or end_offset < fetched_partition.fetch_offset
         if diverges:
             answer.diverging_epoch = PartitionAnswer.EpochEndOffset(epoch=epoch, end_offset=end_offset)
             self.urgent = True
@@ -261,14 +270,14 @@ class Reading:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def add_watch_to_partitions(self, watch: Watch) -> None:
+    async def add_watch_to_partitions(self, watch: PartitionWatch) -> None:
         """Have `watch` see all partitions."""
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
-                watch.add_to_waiters(partition.waiters)
+                watch.register_as_waiter(partition.waiters)
 
-    async def reread_grown_partitions(self, watch: Watch) -> None:
+    async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
         """Read what `watch` has seen. Raises Conversion as `read` does."""
         watch.grown, watch.has_changed = {}, False
         self.read_partitions()
@@ -328,16 +337,16 @@ class Reading:
         return [
             (fetched, answer, size_bytes)
             for fetched, answer, size_bytes in self.answers
-            if is_unknown_to_client(fetched, answer, size_bytes)
+            if is_answer_new_to_client(fetched, answer, size_bytes)
         ]
 
     def _remember_sent_partition(
-        self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int
+        self, session: FetchSession, fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
         """Remember in the session what is sent."""
-        fetched.remember_sent_offsets(answer.high_watermark, answer.log_start_offset, answer.error_code)
+        fetched_partition.remember_sent_offsets(answer.high_watermark, answer.log_start_offset, answer.error_code)
         if size_bytes:
-            session.move_to_end(fetched)
+            session.move_to_end(fetched_partition)
 
     def _assemble_response(self, topics: list[TopicAnswer]) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
@@ -353,11 +362,13 @@ class Reading:
         return response
 
 
-def is_unknown_to_client(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
+def is_answer_new_to_client(fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
     """Return whether an answer is new to the client of a session. Another replica and a divergence always are."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True
-    return fetched.has_changed_for_client(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+    return fetched_partition.has_changed_for_client(
+        answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes
+    )
 
 
 def measure_answer_bytes(response: Message, version: int) -> int:
@@ -367,6 +378,6 @@ def measure_answer_bytes(response: Message, version: int) -> int:
     return SIZE_BYTES + out.size_bytes
 
 
-def count_more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
+def count_extra_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
     """Return the size of an array's length beyond that of a small array's."""
     return len(encode_unsigned_varint(count + 1)) - 1 if version in answer.flexible else 0

@@ -28,7 +28,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from minibroker.protocol.steps import map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -54,7 +54,9 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
             )
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = await in_slices(
-            map_in_steps(lambda key: _make_coordinator_answer(context, key, request.key_type), request.coordinator_keys)
+            apply_to_items_in_steps(
+                lambda key: _make_coordinator_answer(context, key, request.key_type), request.coordinator_keys
+            )
         )
         return FindCoordinatorResponse(coordinators=coordinators)
     coordinator = _make_coordinator_answer(context, request.key, request.key_type)

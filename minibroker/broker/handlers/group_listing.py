@@ -30,7 +30,7 @@ from minibroker.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from minibroker.protocol.steps import map_in_steps, map_once_in_steps
+from minibroker.protocol.steps import apply_to_distinct_items_in_steps, apply_to_items_in_steps
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
@@ -47,7 +47,9 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return DescribeGroupsResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.groups))))
+    return DescribeGroupsResponse(
+        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.groups)))
+    )
 
 
 def _describe_classic_group(context: RequestContext, group_id: str) -> DescribedGroup:
@@ -58,7 +60,7 @@ def _describe_classic_group(context: RequestContext, group_id: str) -> Described
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     try:
-        return groups.get_classic_group(group_id).describe()
+        return groups.get_classic_group(group_id).describe_group()
     except KafkaError as error:
         described = DescribedGroup(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:
@@ -101,7 +103,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = await in_slices(
-        map_in_steps(
+        apply_to_items_in_steps(
             lambda group_id: DeletedGroup(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
         )
     )

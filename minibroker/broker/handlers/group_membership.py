@@ -56,7 +56,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         group = groups.find_group_to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         if not isinstance(group, ClassicGroup):
             member_id = UNKNOWN_MEMBER  # Kafka names nobody in the errors of other groups
-        group.join(make_caller(context), request, joined)
+        group.join_member(make_caller(context), request, joined)
         response = await joined
     except KafkaError as error:
         response = JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code)
@@ -84,7 +84,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
     context.authorize(READ_GROUP, request.group_id)
     group = context.cluster.groups.get_group_for_member_request(context.node, request.group_id)
     synced: Promise[SyncGroupResponse] = Promise()
-    group.sync(request, synced)
+    group.sync_member(request, synced)
     return await synced
 
 
@@ -101,7 +101,9 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     context.authorize(READ_GROUP, request.group_id)
     try:
-        left = context.cluster.groups.get_group_for_member_request(context.node, request.group_id).leave(members)
+        left = context.cluster.groups.get_group_for_member_request(
+            context.node, request.group_id
+        ).remove_leaving_members(members)
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise

@@ -34,7 +34,12 @@ from minibroker.broker.configs.settings import (
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize_config_resource, check_names_own_broker
+from minibroker.broker.handlers.configs import (
+    INTEGER,
+    ResourceType,
+    authorize_config_resource,
+    check_resource_is_own_broker,
+)
 from minibroker.broker.handlers.listener_changes import check_listener_changes
 from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -48,7 +53,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
+from minibroker.protocol.steps import Steps, count_items_in_steps, run_steps_of_each_item
 
 AlteredResource = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -69,21 +74,25 @@ async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     answers = await in_slices(
-        change_configs_of_resources(context, request.resources, validate_only=request.validate_only, loggers=True)
+        change_configs_of_resources(
+            context, request.resources, validate_only=request.validate_only, may_change_loggers=True
+        )
     )
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def change_configs_of_resources(
-    context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
+    context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, may_change_loggers: bool
 ) -> Steps[list[AlteredResource]]:
     """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
-    `loggers` is whether levels of loggers may be changed.
+    `may_change_loggers` is whether levels of loggers may be changed.
     """
     counts = yield from count_items_in_steps((resource.resource_type, resource.resource_name) for resource in resources)
-    change = partial(_alter_configs_of_resource, context, counts, validate_only=validate_only, loggers=loggers)
-    return (yield from map_by_steps(change, resources))
+    change = partial(
+        _alter_configs_of_resource, context, counts, validate_only=validate_only, may_change_loggers=may_change_loggers
+    )
+    return (yield from run_steps_of_each_item(change, resources))
 
 
 def _alter_configs_of_resource(
@@ -92,7 +101,7 @@ def _alter_configs_of_resource(
     resource: AskedResource,
     *,
     validate_only: bool,
-    loggers: bool,
+    may_change_loggers: bool,
 ) -> Steps[AlteredResource]:
     kind, name = resource.resource_type, resource.resource_name
     answer = AlteredResource(resource_type=kind, resource_name=name, error_message=None)
@@ -100,7 +109,7 @@ def _alter_configs_of_resource(
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         _check_config_resource(resource)
-        if kind == ResourceType.BROKER_LOGGER and not loggers:
+        if kind == ResourceType.BROKER_LOGGER and not may_change_loggers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
         if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
             context.authorize(TO_ALTER[kind])  # without a message, as in Kafka
@@ -177,7 +186,7 @@ def _compute_new_broker_configs(
 ) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
-        check_names_own_broker(context, name, "Node id")
+        check_resource_is_own_broker(context, name, "Node id")
     current = cluster.image.get_configs(ResourceType.BROKER, name)
     texts = apply_config_changes(_find_list_settings(changes), current, changes)
     validate_broker_overrides(cluster.get_node_settings(context.node.node_id), texts, per_broker=bool(name))

@@ -65,11 +65,11 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
 
 
 def _elect_leaders_of_topic(
-    context: RequestContext, name: str, indexes: Sequence[int], kind: Election
+    context: RequestContext, name: str, indexes: Sequence[int], election: Election
 ) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
-    results = [_elect_leader_of_partition(context, name, index, kind, changes) for index in indexes]
+    results = [_elect_leader_of_partition(context, name, index, election, changes) for index in indexes]
     commit_partition_changes(context.cluster, changes)
     return_live_replicas_to_isr(context.cluster, _commit_changes(context, changes))
     return results
@@ -110,12 +110,12 @@ def _iterate_requested_partitions(
 
 
 def _elect_leader_of_partition(
-    context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
+    context: RequestContext, name: str, index: int, election: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
     """Return the result for a partition, and add its change to `changes`."""
     result = PartitionResult(partition_id=index, error_message=None)
     try:
-        changes.append(make_election_change(context.cluster, _find_partition(context, name, index), kind))
+        changes.append(make_election_change(context.cluster, _find_partition(context, name, index), election))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

@@ -32,7 +32,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from minibroker.protocol.steps import Steps, map_by_steps
+from minibroker.protocol.steps import Steps, run_steps_of_each_item
 from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, make_future_log_name
 
@@ -58,7 +58,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     asked = _get_requested_partitions(request)
     directories = context.cluster.logs.directories
     results = await in_slices(
-        map_by_steps(lambda directory: _describe_log_directory(context, directory, asked), directories)
+        run_steps_of_each_item(lambda directory: _describe_log_directory(context, directory, asked), directories)
     )
     return DescribeLogDirsResponse(results=results)
 
@@ -86,12 +86,12 @@ def _describe_log_directory(
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
-        if _is_requested(context, name, index, requested):
+        if _is_partition_requested(context, name, index, requested):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
     for move in context.cluster.moves.list_moves_to(directory):
         name, index = move.partition.topic.name, move.partition.index
-        if _is_requested(context, name, index, requested):
+        if _is_partition_requested(context, name, index, requested):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
             copy.offset_lag, copy.is_future_key = move.offset_lag, True
             topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
@@ -99,7 +99,7 @@ def _describe_log_directory(
     return result
 
 
-def _is_requested(context: RequestContext, name: str, index: int, requested: RequestedPartitions) -> bool:
+def _is_partition_requested(context: RequestContext, name: str, index: int, requested: RequestedPartitions) -> bool:
     if name == METADATA_TOPIC or (requested is not None and index not in requested.get(name, ())):
         return False
     partition = context.find_partition(name, index)

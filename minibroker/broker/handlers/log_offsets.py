@@ -42,7 +42,7 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps, map_in_steps
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, count_items_in_steps, run_steps_of_each_item
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
@@ -88,9 +88,7 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await in_slices(
-                _list_offset_of_partition(context, request, name, partition, counts[key] > 1)
-            )
+            answers[key] = await in_slices(_make_offset_answer(context, request, name, partition, counts[key] > 1))
             await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
@@ -99,12 +97,12 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
-def _list_offset_of_partition(
-    context: RequestContext, request: ListOffsetsRequest, name: str, requested: AskedPartition, repeated: bool
+def _make_offset_answer(
+    context: RequestContext, request: ListOffsetsRequest, name: str, requested: AskedPartition, is_named_twice: bool
 ) -> Steps[PartitionAnswer]:
     try:
         context.authorize(DESCRIBE_TOPIC, name)
-        if repeated:
+        if is_named_twice:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{name}-{requested.partition_index} is asked for more than once."
             )
@@ -117,7 +115,7 @@ def _list_offset_of_partition(
             name,
             requested.partition_index,
             requested.current_leader_epoch,
-            of_follower=request.replica_id == DEBUGGING_REPLICA_ID,
+            may_be_follower=request.replica_id == DEBUGGING_REPLICA_ID,
         )
         if context.version == 0:
             offsets = _list_offsets_before(
@@ -136,7 +134,7 @@ def _list_offset_of_partition(
 
 
 def _get_led_partition(
-    context: RequestContext, topic: str, index: int, current_leader_epoch: int, *, of_follower: bool = False
+    context: RequestContext, topic: str, index: int, current_leader_epoch: int, *, may_be_follower: bool = False
 ) -> Partition:
     """Return the partition. Raises KafkaError unless this node leads it, or follows if that is enough.
 
@@ -145,7 +143,7 @@ def _get_led_partition(
     node_id, found = context.node.node_id, context.find_topic(topic)
     partition = get_hosted_partition(node_id, found, index)
     partition.check_leader_epoch(current_leader_epoch)
-    return partition if of_follower else get_led_partition(node_id, found, index)
+    return partition if may_be_follower else get_led_partition(node_id, found, index)
 
 
 def _list_offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
@@ -197,11 +195,13 @@ async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     def find_epoch_ends_of_topic(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
-        partitions = yield from map_in_steps(partial(_make_epoch_end_answer, context, topic.topic), topic.partitions)
+        partitions = yield from apply_to_items_in_steps(
+            partial(_make_epoch_end_answer, context, topic.topic), topic.partitions
+        )
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
     return OffsetForLeaderEpochResponse(
-        topics=(await in_slices(map_by_steps(find_epoch_ends_of_topic, request.topics)))
+        topics=(await in_slices(run_steps_of_each_item(find_epoch_ends_of_topic, request.topics)))
     )
 
 
@@ -210,7 +210,7 @@ def _make_epoch_end_answer(context: RequestContext, topic: str, requested: Asked
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)
         partition = _get_led_partition(context, topic, requested.partition, requested.current_leader_epoch)
-        epoch, end_offset = partition.end_offset_for_epoch(requested.leader_epoch)
+        epoch, end_offset = partition.find_end_offset_of_epoch(requested.leader_epoch)
     except KafkaError as error:
         return EpochAnswer(partition=requested.partition, error_code=error.code)
     return EpochAnswer(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)

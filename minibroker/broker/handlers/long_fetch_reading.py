@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
-from minibroker.broker.handlers.down_conversion import Conversion, Converted, read_for_client_in_steps
+from minibroker.broker.handlers.down_conversion import Converted, DownConversion, read_records_for_client_in_steps
 from minibroker.broker.handlers.fetch_reading import (
     PORTION,
     UNREADABLE,
+    FetchReading,
     PartitionAnswer,
-    Reading,
     TopicAnswer,
-    count_more_length_bytes,
-    is_unknown_to_client,
+    count_extra_length_bytes,
+    is_answer_new_to_client,
     measure_answer_bytes,
 )
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
-from minibroker.protocol.steps import Steps, remove_in_portions, split_into_portions
+from minibroker.protocol.steps import Steps, remove_items_in_portions, split_into_portions
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.watching import Watch
+    from minibroker.broker.handlers.watching import PartitionWatch
 
 Runs = list[tuple[str | bytes, list[FetchedPartition]]]  # the partitions that follow each other of the same topic
 
 
-class LongReading(Reading):
+class LongFetchReading(FetchReading):
     """One pass in steps over many partitions. It keeps as little as possible for each.
 
     `found` has the answers with records, `refused` the errors, and `changed` the partitions that have changed for an
@@ -53,10 +53,10 @@ class LongReading(Reading):
         self._reset_answers()
         for portion in split_into_portions(self.wanted):
             for fetched in portion:
-                self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
+                self._keep_answer_for_response(fetched, *(yield from self._read_partition_in_steps(fetched)))
             yield
 
-    async def add_watch_to_partitions(self, watch: Watch) -> None:
+    async def add_watch_to_partitions(self, watch: PartitionWatch) -> None:
         """Have `watch` see all partitions. All are news at first, as something may happen in the meantime."""
         watch.reserve_watched_partitions(len(self.wanted))
         self.places: defaultdict[Partition, list[FetchedPartition]] = defaultdict(list)
@@ -64,11 +64,11 @@ class LongReading(Reading):
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self.places[partition].append(fetched)
-                watch.add_to_waiters(partition.waiters)
+                watch.register_as_waiter(partition.waiters)
             await pause()
         watch.has_changed = True
 
-    async def reread_grown_partitions(self, watch: Watch) -> None:
+    async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
         """Read what `watch` has seen: only what has grown, as often as the request lists it, if that is all."""
         grown, watch.grown = watch.grown, {}
         if watch.has_changed or watch.is_late:
@@ -80,46 +80,53 @@ class LongReading(Reading):
                 await in_slices(self._reread_partition(fetched))
                 await pause()
 
-    def _reread_partition(self, fetched: FetchedPartition) -> Steps[None]:
-        _, size_bytes = self.found.pop(fetched, (None, 0))
-        self.refused.pop(fetched, None)
+    def _reread_partition(self, fetched_partition: FetchedPartition) -> Steps[None]:
+        _, size_bytes = self.found.pop(fetched_partition, (None, 0))
+        self.refused.pop(fetched_partition, None)
         self.size_bytes -= size_bytes
-        self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
+        self._keep_answer_for_response(
+            fetched_partition, *(yield from self._read_partition_in_steps(fetched_partition))
+        )
 
-    def _keep_answer(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+    def _keep_answer_for_response(
+        self, fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int
+    ) -> None:
         self.size_bytes += size_bytes
         code = ErrorCode(answer.error_code)
         if size_bytes:
-            self.found[fetched] = answer, size_bytes
+            self.found[fetched_partition] = answer, size_bytes
         elif code and code not in UNREADABLE:
-            self.refused[fetched] = code
-        if self.changed is not None and is_unknown_to_client(fetched, answer, size_bytes):
-            self.changed.add(fetched)
+            self.refused[fetched_partition] = code
+        if self.changed is not None and is_answer_new_to_client(fetched_partition, answer, size_bytes):
+            self.changed.add(fetched_partition)
 
-    def _read_partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
+    def _read_partition_in_steps(self, fetched_partition: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
         """Return what `_read_partition` does, also if records must be converted."""
         while True:
             try:
-                return self._read_partition(fetched, self._count_bytes_left())
-            except Conversion as needed:
+                return self._read_partition(fetched_partition, self._count_response_bytes_left())
+            except DownConversion as needed:
                 conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
             result: Region | Converted | KafkaError | None
             try:
-                result = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
+                result = yield from read_records_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
                 result = error.with_traceback(None)
             if not conversion.must_reread_log():
-                return self._answer_with_converted(fetched, conversion, result)
+                return self._make_answer_of_converted_records(fetched_partition, conversion, result)
 
-    def _answer_with_converted(
-        self, fetched: FetchedPartition, conversion: Conversion, read_result: Region | Converted | KafkaError | None
+    def _make_answer_of_converted_records(
+        self,
+        fetched_partition: FetchedPartition,
+        conversion: DownConversion,
+        read_result: Region | Converted | KafkaError | None,
     ) -> tuple[PartitionAnswer, int]:
         if isinstance(read_result, KafkaError):
-            return self._make_refusal(fetched, read_result.code), 0
+            return self._make_error_answer(fetched_partition, read_result.code), 0
         if isinstance(read_result, Converted) and read_result.next_offset < conversion.wanted.limit_offset:
             self.urgent = True  # there is more, which the next fetch converts
         return self._set_answer_records(
-            fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, read_result
+            fetched_partition, conversion.answer, conversion.log, conversion.wanted.limit_offset, read_result
         )
 
     # --- answering ------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ class LongReading(Reading):
     def make_response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `make_response` does, built a portion at a time."""
         runs: Runs = []
-        for portion in remove_in_portions(self.wanted):
+        for portion in remove_items_in_portions(self.wanted):
             for fetched in portion:
                 if self.changed is None or fetched in self.changed:
                     if not runs or runs[-1][0] != fetched.topic:
@@ -154,7 +161,7 @@ class LongReading(Reading):
                 topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in split_into_portions(partitions):
-                topics[-1].partitions += map(self.take_answer_to_send, named)
+                topics[-1].partitions += map(self.get_answer_and_update_session, named)
                 yield
         return self._add_leader_endpoints(self._assemble_response(topics))
 
@@ -162,38 +169,42 @@ class LongReading(Reading):
         """Return the size of the answer as `measure_answer_bytes` does, without building all of it."""
         version = self.context.version
         none_bytes = measure_answer_bytes(FetchResponse(), version)
-        size_bytes = none_bytes + count_more_length_bytes(len(runs), version)
+        size_bytes = none_bytes + count_extra_length_bytes(len(runs), version)
         for key, partitions in runs:
             bare_bytes = measure_answer_bytes(FetchResponse(responses=[self._make_topic_answer(key)]), version)
-            size_bytes += bare_bytes - none_bytes + count_more_length_bytes(len(partitions), version)
+            size_bytes += bare_bytes - none_bytes + count_extra_length_bytes(len(partitions), version)
             for portion in split_into_portions(partitions, PORTION):
                 topic = self._make_topic_answer(key)
-                topic.partitions = [self._get_kept_or_refused_answer(fetched)[0] for fetched in portion]
+                topic.partitions = [self._get_kept_answer_and_size(fetched)[0] for fetched in portion]
                 size_bytes += measure_answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
                 yield
         return size_bytes
 
-    def take_answer_to_send(self, fetched: FetchedPartition) -> PartitionAnswer:
+    def get_answer_and_update_session(self, fetched_partition: FetchedPartition) -> PartitionAnswer:
         """Return the answer for a partition, and note it in the session."""
-        answer, size_bytes = self._get_kept_or_refused_answer(fetched)
-        self.found.pop(fetched, None)
+        answer, size_bytes = self._get_kept_answer_and_size(fetched_partition)
+        self.found.pop(fetched_partition, None)
         if self.session is not None:
-            self._remember_sent_partition(self.session, fetched, answer, size_bytes)
+            self._remember_sent_partition(self.session, fetched_partition, answer, size_bytes)
         return answer
 
-    def _get_kept_or_refused_answer(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
+    def _get_kept_answer_and_size(self, fetched_partition: FetchedPartition) -> tuple[PartitionAnswer, int]:
         """Return the answer for a partition, and the size of its records in bytes."""
-        found = self.found.get(fetched)
+        found = self.found.get(fetched_partition)
         if found is not None:
             return found
-        code = self.refused.get(fetched)
-        return self._read_partition(fetched, None) if code is None else (self._make_refusal(fetched, code), 0)
+        code = self.refused.get(fetched_partition)
+        return (
+            self._read_partition(fetched_partition, None)
+            if code is None
+            else (self._make_error_answer(fetched_partition, code), 0)
+        )
 
 
 class _Answers:
     """The answers for partitions. Each is built when it is encoded, and not kept."""
 
-    def __init__(self, reading: LongReading, partitions: list[FetchedPartition]) -> None:
+    def __init__(self, reading: LongFetchReading, partitions: list[FetchedPartition]) -> None:
         self._reading = reading
         self._partitions = partitions
 
@@ -201,10 +212,10 @@ class _Answers:
         return len(self._partitions)
 
     def __iter__(self) -> Iterator[PartitionAnswer]:
-        for portion in remove_in_portions(self._partitions):
-            yield from map(self._reading.take_answer_to_send, portion)
+        for portion in remove_items_in_portions(self._partitions):
+            yield from map(self._reading.get_answer_and_update_session, portion)
 
 
-def make_long_reading(reading: Reading) -> LongReading:
+def make_long_fetch_reading(reading: FetchReading) -> LongFetchReading:
     """Return a pass over the same partitions that works in steps."""
-    return LongReading(reading.context, reading.request, reading.session, reading.wanted)
+    return LongFetchReading(reading.context, reading.request, reading.session, reading.wanted)

@@ -20,7 +20,7 @@ from functools import partial
 
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.cluster_description import list_cluster_operations
+from minibroker.broker.handlers.cluster_description import encode_authorized_cluster_operations
 from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -40,9 +40,9 @@ from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import (
     KeyCounts,
     Steps,
+    apply_to_items_in_steps,
     count_items_in_steps,
-    map_by_steps,
-    map_in_steps,
+    run_steps_of_each_item,
     split_into_portions,
 )
 
@@ -66,13 +66,15 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
         context.cache_place = None  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        await in_slices(map_in_steps(partial(_add_authorized_operations, context), topics))
+        await in_slices(apply_to_items_in_steps(partial(_add_authorized_operations, context), topics))
     return MetadataResponse(
         brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         topics=topics,
-        cluster_authorized_operations=list_cluster_operations(context, request.include_cluster_authorized_operations),
+        cluster_authorized_operations=encode_authorized_cluster_operations(
+            context, request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -110,15 +112,15 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
         some_without_name = some_without_name or requested.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from map_in_steps(_make_topic_error, request.topics))
+        return (yield from apply_to_items_in_steps(_make_topic_error, request.topics))
     if ids:
-        return (yield from map_by_steps(partial(_describe_topic_by_id, context), ids))
+        return (yield from run_steps_of_each_item(partial(_describe_topic_by_id, context), ids))
     names = yield from count_items_in_steps(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _have_too_many_partitions(context, names)):
         create = False
         count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
-    answers = yield from map_by_steps(lambda name: _describe_topic_by_name(context, name, create), names)
+    answers = yield from run_steps_of_each_item(lambda name: _describe_topic_by_name(context, name, create), names)
     yield from names.release_keys_in_steps()
     return answers
 
@@ -189,7 +191,7 @@ def _describe_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]
         answer.partitions += [make_partition_answer(partition, nodes, PartitionAnswer) for partition in portion]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
-        yield from map_in_steps(partial(_remove_absent_replicas, context), answer.partitions)
+        yield from apply_to_items_in_steps(partial(_remove_absent_replicas, context), answer.partitions)
     return answer
 
 

@@ -20,7 +20,7 @@ from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
-from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps, split_into_portions
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_steps_of_each_item, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -38,7 +38,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
+    topics = await in_slices(run_steps_of_each_item(partial(_make_topic_answer, context, group), to_answer))
     for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
@@ -59,7 +59,7 @@ def _find_group(context: RequestContext, group_id: str) -> Group:
     """Return the group. Raises KafkaError if its offsets may not be deleted."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
-    groups.check_coordinator_and_id(context.node, group_id)
+    groups.check_is_coordinator_and_group_id(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
@@ -79,7 +79,7 @@ def _make_topic_answer(context: RequestContext, group: Group, requested: AskedTo
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
-    partitions = yield from map_in_steps(make_partition_answer, requested.partitions)
+    partitions = yield from apply_to_items_in_steps(make_partition_answer, requested.partitions)
     put_unknown_topics_first(partitions)
     return TopicAnswer(name=requested.name, partitions=partitions)
 

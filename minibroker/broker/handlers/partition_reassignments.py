@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import commit_partition_changes, return_live_replicas_to_isr
-from minibroker.broker.control.reassignments import make_cancellation, make_reassignment
+from minibroker.broker.control.reassignments import make_reassignment, make_reassignment_cancellation
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -56,7 +56,7 @@ async def alter_partition_reassignments(
         await pause()
         answer = ReassignedTopic(name=topic.name)
         for portion in split_into_portions(topic.partitions):
-            answer.partitions += _alter_reassignments_in_portion(context, request, topic.name, portion)
+            answer.partitions += _alter_reassignments_of_partitions(context, request, topic.name, portion)
             await pause()
         response.responses.append(answer)
     return response
@@ -79,14 +79,17 @@ def _make_error_response(
     return response
 
 
-def _alter_reassignments_in_portion(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
+def _alter_reassignments_of_partitions(
+    context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+    name: str,
+    partitions: Sequence[AskedPartition],
 ) -> list[AlteredPartition]:
     """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord | None] = []
     moved: list[Partition] = []
     results = []
-    for asked in portion:
+    for asked in partitions:
         result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
         try:
             partition = _find_partition(context, name, asked.partition_index)
@@ -114,7 +117,7 @@ def _make_reassignment_change(
     requested: AskedPartition,
 ) -> PartitionChangeRecord | None:
     if requested.replicas is None:
-        return make_cancellation(context.cluster, partition)
+        return make_reassignment_cancellation(context.cluster, partition)
     keep_factor = not request.allow_replication_factor_change
     return make_reassignment(context.cluster, partition, requested.replicas, keep_factor=keep_factor)
 

@@ -113,7 +113,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
 
 def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Handle any request. In steps, its records are kept, as the first step may have to wait."""
-    if _is_short_to_validate(context, request):
+    if _is_quick_to_validate(context, request):
         return run_all_steps(_produce_in_steps(context, request))
     if not context.keep_frame_for_later_steps():
         for data in request.topic_data:
@@ -123,7 +123,7 @@ def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -
     return in_slices(_produce_in_steps(context, request))
 
 
-def _is_short_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
+def _is_quick_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
     """Return whether all batches can be appended within a millisecond or two: few, small and plain."""
     count, size_bytes = len(request.topic_data), 0
     for data in request.topic_data:
@@ -270,7 +270,7 @@ def _append_batch(
     request: ProduceRequest,
     index: int,
     validated: ValidatedBatches,
-    joined: Wait | None,
+    transaction_wait: Wait | None,
     now_ms: int,
 ) -> PartitionAnswer:
     """Append an validated batch unless it is a repetition. The answer waits until it is written, or also synced."""
@@ -297,8 +297,8 @@ def _append_batch(
     )
     if must_sync or pending is not None:
         _delay_answer_until_appended(context, request, Wait(log, pending, must_sync), answer)
-    if joined is not None:
-        _delay_answer_until_appended(context, request, joined, answer)
+    if transaction_wait is not None:
+        _delay_answer_until_appended(context, request, transaction_wait, answer)
     return answer
 
 

@@ -151,11 +151,11 @@ class ProduceTemplate(Template):
         self._transactional_id = transactional_id
         self._topic = topic
         self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
-        before, after = self._around = self._split_answer()
+        before, after = self._around = self._split_answer_around_offset()
         self._size = SIZE.size + len(before) + 8 * self._values + len(after)
         self._pack = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s").pack
 
-    def _split_answer(self) -> tuple[bytes, bytes]:
+    def _split_answer_around_offset(self) -> tuple[bytes, bytes]:
         """Return the bytes of an answer between correlation id and base offset, and behind its last value."""
         marks = bytes(range(1, 8 * 3 + 1))
         first, time, start = Struct(">qqq").unpack(marks)
@@ -276,7 +276,7 @@ def _remember_template(
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
-    head = _get_frame_head(frame, context.version, records_bytes)
+    head = _get_frame_start_before_records(frame, context.version, records_bytes)
     seen = connection.last_plain
     if seen.__class__ is not set or len(seen) >= MAX_TEMPLATES:
         connection.last_plain = seen = set()
@@ -290,7 +290,7 @@ def _remember_template(
         connection.template = others[head] = template
 
 
-def _get_frame_head(frame: memoryview, version: int, records_bytes: int) -> bytes:
+def _get_frame_start_before_records(frame: memoryview, version: int, records_bytes: int) -> bytes:
     """Return the bytes of a frame between the correlation id and the length of the records."""
     behind_bytes = records_bytes + LENGTH_BYTES
     if version >= FIRST_FLEXIBLE:

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.cluster import (
     RemoveRaftVoterResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_steps_of_each_item
 
 TopicAnswer = DescribeQuorumResponse.TopicData
 PartitionAnswer = TopicAnswer.PartitionData
@@ -42,13 +42,13 @@ UNKNOWN_TIME = -1
 async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     asked = await in_slices(
-        map_in_steps(
+        apply_to_items_in_steps(
             lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
         )
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
-            topics=(await in_slices(map_by_steps(lambda one: _make_unknown_partition_answers(*one), asked)))
+            topics=(await in_slices(run_steps_of_each_item(lambda one: _make_unknown_partition_answers(*one), asked)))
         )
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_quorum_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
@@ -56,7 +56,7 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
 
 def _make_unknown_partition_answers(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partitions = yield from map_in_steps(
+    partitions = yield from apply_to_items_in_steps(
         lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=NOT_HOSTED), indexes
     )
     return TopicAnswer(topic_name=name, partitions=partitions)

@@ -37,7 +37,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from minibroker.protocol.steps import count_items_in_steps, map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps, count_items_in_steps
 
 DescribedQuotas = DescribeClientQuotasResponse.EntryData
 RequestedQuotas = AlterClientQuotasRequest.EntryData
@@ -79,13 +79,13 @@ def _sort_entity_by_type(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await in_slices(map_in_steps(_parse_quota_entity, request.entries))
+    named = await in_slices(apply_to_items_in_steps(_parse_quota_entity, request.entries))
     counts = await in_slices(count_items_in_steps(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = AlteredQuotas(error_message=None)
-        answer.entity = await in_slices(map_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
+        answer.entity = await in_slices(apply_to_items_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:

@@ -31,7 +31,7 @@ async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest)
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin_handshake():
         authenticator.client_id = context.client_id
-        return await authenticator.begin_exchange(request.mechanism, context.version, _make_handshake_response)
+        return await authenticator.begin_sasl_exchange(request.mechanism, context.version, _make_handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
     return _make_handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])

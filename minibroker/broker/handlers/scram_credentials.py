@@ -25,7 +25,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.steps import count_items_in_steps, map_in_steps
+from minibroker.protocol.steps import apply_to_items_in_steps, count_items_in_steps
 
 FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
@@ -50,7 +50,7 @@ async def describe_user_scram_credentials(
     else:
         counts = await in_slices(count_items_in_steps(dict.fromkeys(name for name, _ in sorted(known))))
     results = await in_slices(
-        map_in_steps(lambda name: _describe_scram_credentials(context, name, counts[name]), list(counts))
+        apply_to_items_in_steps(lambda name: _describe_scram_credentials(context, name, counts[name]), list(counts))
     )
     return DescribeUserScramCredentialsResponse(results=results)
 
@@ -85,7 +85,9 @@ async def alter_user_scram_credentials(
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
         await pause()
-    results = await in_slices(map_in_steps(lambda one: _alter_scram_credentials(context, *one), by_user.items()))
+    results = await in_slices(
+        apply_to_items_in_steps(lambda one: _alter_scram_credentials(context, *one), by_user.items())
+    )
     return AlterUserScramCredentialsResponse(results=results)
 
 

@@ -17,8 +17,8 @@ from typing import Final
 
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.handlers.fetch_reading import PORTION, count_more_length_bytes, measure_answer_bytes
-from minibroker.broker.handlers.watching import Watch
+from minibroker.broker.handlers.fetch_reading import PORTION, count_extra_length_bytes, measure_answer_bytes
+from minibroker.broker.handlers.watching import PartitionWatch
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader_answer
 from minibroker.broker.metadata.partitions import Partition
@@ -96,7 +96,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, renews=request.is_renew_ack))
+            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack))
             context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
@@ -106,19 +106,19 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
         return await in_slices(fetching.make_response())
     if not request.is_renew_ack:
         made = await in_slices(fetching.open_share_partitions())
-        if not (await in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
+        if not (await in_slices(fetching.acquire_records_at_first(made, is_last_attempt=request.max_wait_ms <= 0))):
             await _acquire_when_records_arrive(fetching)
     return await in_slices(fetching.make_response())
 
 
 async def _acquire_when_records_arrive(fetching: ShareFetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
-    with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
+    with PartitionWatch(fetching.context, fetching.request.max_wait_ms) as watch:
         await in_slices(fetching.add_watch_to_partitions(watch))
         is_enough = False
         while not is_enough:
-            await watch.make_change_promise()
-            is_enough = await in_slices(fetching.attempt_acquisition_of_changed(watch))
+            await watch.make_promise_of_change()
+            is_enough = await in_slices(fetching.acquire_records_of_changed_partitions(watch))
 
 
 def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
@@ -192,19 +192,19 @@ class ShareFetching:
         """Return whether the partitions are too many for one step."""
         return len(self.shares) > FEW
 
-    def get_partition_answer(self, wanted: SharedPartition) -> FetchAnswer:
+    def get_partition_answer(self, shared_partition: SharedPartition) -> FetchAnswer:
         """Return the answer for a partition, an empty one at first."""
-        if wanted not in self._answers:
-            self._answers[wanted] = FetchAnswer(
-                partition_index=wanted[1], records=b"", current_leader=FetchAnswer.LeaderIdAndEpoch()
+        if shared_partition not in self._answers:
+            self._answers[shared_partition] = FetchAnswer(
+                partition_index=shared_partition[1], records=b"", current_leader=FetchAnswer.LeaderIdAndEpoch()
             )
-        return self._answers[wanted]
+        return self._answers[shared_partition]
 
-    def _set_partition_error(self, wanted: SharedPartition, error: KafkaError) -> None:
-        answer = self.get_partition_answer(wanted)
+    def _set_partition_error(self, shared_partition: SharedPartition, error: KafkaError) -> None:
+        answer = self.get_partition_answer(shared_partition)
         answer.error_code, answer.error_message = error.code, error.message
         self._has_error = True
-        partition = self.context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
+        partition = self.context.find_partition(*shared_partition) if error.code in LEADER_IS_ANOTHER else None
         if partition is not None:
             answer.current_leader = make_current_leader_answer(partition, FetchAnswer.LeaderIdAndEpoch)
 
@@ -224,61 +224,65 @@ class ShareFetching:
             yield
         return made
 
-    def _get_led_partition(self, wanted: SharedPartition) -> Partition:
+    def _get_led_partition(self, shared_partition: SharedPartition) -> Partition:
         """Return a partition of the session. That of a deleted topic has the name that the session has learnt."""
         try:
-            return _find_led_partition(self.context, wanted)
+            return _find_led_partition(self.context, shared_partition)
         except KafkaError as error:
-            name = self.session.wanted[wanted]
+            name = self.session.wanted[shared_partition]
             if error.code != ErrorCode.UNKNOWN_TOPIC_ID or name is None:
                 raise
         self.context.authorize(READ_TOPIC, name)
-        self.context.get_led_partition(name, wanted[1])
+        self.context.get_led_partition(name, shared_partition[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def attempt_first_acquisition(self, opened: dict[SharedPartition, None], *, last: bool) -> Steps[bool]:
-        """Do as `attempt_acquisition`, but as in Kafka, a share partition that nobody has used yet comes alone.
+    def acquire_records_at_first(
+        self, opened_partitions: dict[SharedPartition, None], *, is_last_attempt: bool
+    ) -> Steps[bool]:
+        """Do as `acquire_records_if_ready`, but as in Kafka, a share partition that nobody has used yet comes alone.
 
         There, the first one whose state was read completes the request.
         """
-        if not opened or self.request.min_bytes > 1:
-            return (yield from self.attempt_acquisition(last=last))
-        stages = [[wanted] for wanted in opened]
-        if len(opened) < len(self.shares):
-            stages.insert(0, [wanted for wanted in self.shares if wanted not in opened])
+        if not opened_partitions or self.request.min_bytes > 1:
+            return (yield from self.acquire_records_if_ready(is_last_attempt=is_last_attempt))
+        stages = [[wanted] for wanted in opened_partitions]
+        if len(opened_partitions) < len(self.shares):
+            stages.insert(0, [wanted for wanted in self.shares if wanted not in opened_partitions])
         for done, stage in enumerate(stages, 1):
-            if (yield from self.attempt_acquisition(stage)):
+            if (yield from self.acquire_records_if_ready(stage)):
                 for later in stages[done:]:
                     del self.shares[later[0]]
                 return True
-        return last
+        return is_last_attempt
 
-    def add_watch_to_partitions(self, watch: Watch) -> Steps[None]:
+    def add_watch_to_partitions(self, watch: PartitionWatch) -> Steps[None]:
         """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
         for share in self.shares.values():
-            watch.add_to_waiters(share.waiters)
-            watch.add_to_waiters(share.partition.waiters)
+            watch.register_as_waiter(share.waiters)
+            watch.register_as_waiter(share.partition.waiters)
             if self.has_many_partitions:
                 watch.grown[share.partition] = None
                 yield
 
-    def attempt_acquisition_of_changed(self, watch: Watch) -> Steps[bool]:
+    def acquire_records_of_changed_partitions(self, watch: PartitionWatch) -> Steps[bool]:
         """Attempt what `watch` has seen, or for the last time if it is late."""
         grown, watch.grown = watch.grown, {}
         changed: Iterable[SharedPartition] | None = [(each.topic.topic_id, each.index) for each in grown]
         if watch.has_changed or watch.is_late:
             changed, watch.has_changed = None, False
-        return (yield from self.attempt_acquisition(changed, last=watch.is_late))
+        return (yield from self.acquire_records_if_ready(changed, is_last_attempt=watch.is_late))
 
-    def attempt_acquisition(self, among: Iterable[SharedPartition] | None = None, *, last: bool = False) -> Steps[bool]:
+    def acquire_records_if_ready(
+        self, changed_partitions: Iterable[SharedPartition] | None = None, *, is_last_attempt: bool = False
+    ) -> Steps[bool]:
         """Acquire records if there are enough of them, or as a last attempt; return whether to answer.
 
-        With `among`, only these partitions have changed since the last attempt.
+        With `changed_partitions`, only these partitions have changed since the last attempt.
         """
         min_bytes = min(self.request.min_bytes, self._max_bytes)
-        if min_bytes > 1 and not last and not (yield from self._has_min_bytes_to_read(min_bytes)):
+        if min_bytes > 1 and not is_last_attempt and not (yield from self._has_min_bytes_to_read(min_bytes)):
             return self._has_error
-        looked_at = list(self.shares) if among is None or min_bytes > 1 else list(among)
+        looked_at = list(self.shares) if changed_partitions is None or min_bytes > 1 else list(changed_partitions)
         left = self.request.max_records if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
         left_bytes = self._max_bytes
         for wanted in looked_at:
@@ -291,7 +295,7 @@ class ShareFetching:
             if self.has_many_partitions:
                 yield
         self.session.move_partitions_to_end(self._delivered)
-        return last or bool(self._delivered) or self._has_error
+        return is_last_attempt or bool(self._delivered) or self._has_error
 
     def _has_min_bytes_to_read(self, min_bytes: int) -> Steps[bool]:
         """Return whether there is so much to read, or an error to answer."""
@@ -304,45 +308,45 @@ class ShareFetching:
                 yield
         return False
 
-    def _read_region(self, wanted: SharedPartition, max_bytes: int) -> Region | None:
+    def _read_region(self, shared_partition: SharedPartition, max_bytes: int) -> Region | None:
         """Return the next records of a partition, or None. An error is put into its answer."""
-        share = self.shares[wanted]
+        share = self.shares[shared_partition]
         try:
             if self.context.cluster.shares.find_share_partition(share.key) is not share:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return share.read_region_to_acquire(max_bytes)
         except KafkaError as error:
-            self._set_partition_error(wanted, translate_coordinator_error(error))
+            self._set_partition_error(shared_partition, translate_coordinator_error(error))
             return None
 
     def _acquire_records(
-        self, wanted: SharedPartition, records_left: int, left_bytes: int
+        self, shared_partition: SharedPartition, records_left: int, left_bytes: int
     ) -> Steps[DeliveredBatches | None]:
         """Acquire records of a partition; while all that is read was aborted, go on behind it."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
-        share = self.shares[wanted]
-        while (region := self._read_region(wanted, left_bytes)) is not None:
+        share = self.shares[shared_partition]
+        while (region := self._read_region(shared_partition, left_bytes)) is not None:
             before = share.deliveries.find_next_offset()
             try:
                 delivered = share.acquire_records(self.member_id, region, records_left, batch_size, strict=strict)
             except KafkaError as error:
-                self._set_partition_error(wanted, translate_coordinator_error(error))
+                self._set_partition_error(shared_partition, translate_coordinator_error(error))
                 return None
             if delivered is not None:
-                self._delivered[wanted] = delivered
-                self._put_records_into_answer(wanted, delivered)
+                self._delivered[shared_partition] = delivered
+                self._put_records_into_answer(shared_partition, delivered)
             if delivered is not None or share.deliveries.find_next_offset() <= before:
                 return delivered
             yield
         return None
 
-    def _put_records_into_answer(self, wanted: SharedPartition, delivered: DeliveredBatches) -> None:
-        answer = self.get_partition_answer(wanted)
-        answer.records = delivered.region
+    def _put_records_into_answer(self, shared_partition: SharedPartition, delivered_batches: DeliveredBatches) -> None:
+        answer = self.get_partition_answer(shared_partition)
+        answer.records = delivered_batches.region
         answer.acquired_records = [
             FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
-            for first, last, count in delivered.acquired
+            for first, last, count in delivered_batches.acquired
         ]
 
     def make_response(self) -> Steps[ShareFetchResponse]:
@@ -386,10 +390,10 @@ def _measure_response_in_steps(topics: Collection[FetchTopicAnswer], version: in
     """Return the size of the answer with these topics, as Kafka charges it."""
     none_bytes = measure_answer_bytes(ShareFetchResponse(), version)
     bare_bytes = measure_answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
-    size_bytes = none_bytes + count_more_length_bytes(len(topics), version, ShareFetchResponse)
+    size_bytes = none_bytes + count_extra_length_bytes(len(topics), version, ShareFetchResponse)
     for topic in topics:
         size_bytes += bare_bytes - none_bytes
-        size_bytes += count_more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
+        size_bytes += count_extra_length_bytes(len(topic.partitions), version, ShareFetchResponse)
         for portion in split_into_portions(topic.partitions, PORTION):
             some = ShareFetchResponse(responses=[FetchTopicAnswer(partitions=list(portion))])
             size_bytes += measure_answer_bytes(some, version) - bare_bytes
@@ -401,10 +405,10 @@ def _get_lock_duration_ms(context: RequestContext, group_id: str) -> int:
     return int(get_group_config(context.cluster, group_id, "share.record.lock.duration.ms"))
 
 
-def _find_led_partition(context: RequestContext, shared: SharedPartition) -> Partition:
+def _find_led_partition(context: RequestContext, shared_partition: SharedPartition) -> Partition:
     """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
-    context.authorize_topic(READ_TOPIC, shared[0])
-    return context.get_led_partition(*shared)
+    context.authorize_topic(READ_TOPIC, shared_partition[0])
+    return context.get_led_partition(*shared_partition)
 
 
 # --- ShareAcknowledge -----------------------------------------------------------------------------------------------
@@ -421,7 +425,7 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, renews=request.is_renew_ack))
+            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack))
             context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
@@ -444,10 +448,10 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
 
 
 def _set_partition_error(
-    context: RequestContext, shared: SharedPartition, answer: AcknowledgeAnswer, error: KafkaError
+    context: RequestContext, shared_partition: SharedPartition, answer: AcknowledgeAnswer, error: KafkaError
 ) -> None:
     answer.error_code, answer.error_message = error.code, error.message
-    partition = context.find_partition(*shared) if error.code in LEADER_IS_ANOTHER else None
+    partition = context.find_partition(*shared_partition) if error.code in LEADER_IS_ANOTHER else None
     if partition is not None:
         answer.current_leader = make_current_leader_answer(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
 
@@ -464,14 +468,14 @@ def _iterate_acknowledgements(topics: Iterable[RequestedTopic]) -> Iterator[tupl
 
 
 def _acknowledge_records(
-    context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, renews: bool
+    context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, may_renew: bool
 ) -> Steps[Wait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
     partition = _find_led_partition(context, shared)
     acknowledgements: list[RangeAcknowledgement] = []
     for portion in split_into_portions(batches):
         for batch in portion:
-            acknowledgements.append(_parse_acknowledgement(batch, renews=renews))
+            acknowledgements.append(_parse_acknowledgement(batch, may_renew=may_renew))
             if len(acknowledgements) > 1 and acknowledgements[-1].first < acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
             if len(acknowledgements) > 1 and acknowledgements[-1].first == acknowledgements[-2].last:
@@ -484,11 +488,11 @@ def _acknowledge_records(
         raise translate_coordinator_error(error) from None
 
 
-def _parse_acknowledgement(batch: Batch, *, renews: bool) -> RangeAcknowledgement:
+def _parse_acknowledgement(batch: Batch, *, may_renew: bool) -> RangeAcknowledgement:
     """Return the acknowledgement of a request. Raises KafkaError(INVALID_REQUEST)."""
     types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
     if count <= 0 or not types or len(types) not in (1, count):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "An acknowledgement has one type, or one for each offset.")
-    if not set(types) <= (TYPES if renews else TYPES - {AcknowledgeType.RENEW}):
+    if not set(types) <= (TYPES if may_renew else TYPES - {AcknowledgeType.RENEW}):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
     return RangeAcknowledgement(batch.first_offset, batch.last_offset, types)

@@ -15,7 +15,11 @@ from collections.abc import Iterable
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
-from minibroker.broker.groups.share.share_heartbeat import check_heartbeat_request, heartbeat, initialize_share_states
+from minibroker.broker.groups.share.share_heartbeat import (
+    check_heartbeat_request,
+    handle_share_heartbeat,
+    initialize_share_states,
+)
 from minibroker.broker.handlers.consumer_groups import authorize_described_topics
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -47,7 +51,12 @@ from minibroker.protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps, map_once_in_steps
+from minibroker.protocol.steps import (
+    Steps,
+    apply_to_distinct_items_in_steps,
+    apply_to_items_in_steps,
+    run_steps_of_each_item,
+)
 
 DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
 GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -72,11 +81,13 @@ def _check_share_groups_enabled(context: RequestContext) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _check_share_group_coordinator(context: RequestContext, group_id: str, *, named: bool) -> None:
-    """Check that this node coordinates the group, which must have a name if it is to be `named`. Raises KafkaError."""
+def _check_share_group_coordinator(context: RequestContext, group_id: str, *, needs_name: bool) -> None:
+    """Check that this node coordinates the group, which must have a name if it `needs_name`. Raises KafkaError."""
     groups = context.cluster.groups
     try:
-        (groups.check_coordinator_and_id if named else groups.check_is_coordinator)(context.node, group_id)
+        (groups.check_is_coordinator_and_group_id if needs_name else groups.check_is_coordinator)(
+            context.node, group_id
+        )
     except KafkaError as error:
         raise KafkaError(error.code, WORDS[error.code]) from None
 
@@ -99,7 +110,7 @@ async def share_group_heartbeat(
     groups.check_is_coordinator(context.node, request.group_id)
     await in_slices(states.log.create_topic_in_steps())
     begun = await in_slices(initialize_share_states(groups, states, request))
-    response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
+    response = await in_slices(handle_share_heartbeat(groups, request, make_caller(context), begun))
     context.delay_answer_until_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
@@ -123,7 +134,7 @@ async def share_group_describe(
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
             context.cluster.groups.check_group_id(group_id)
-            _check_share_group_coordinator(context, group_id, named=False)
+            _check_share_group_coordinator(context, group_id, needs_name=False)
             described = _describe_share_group(context, context.cluster.groups.get_share_group(group_id))
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -131,7 +142,9 @@ async def share_group_describe(
             described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return described
 
-    return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
+    return ShareGroupDescribeResponse(
+        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_share_group(context: RequestContext, group: ShareGroup) -> DescribedGroup:
@@ -180,7 +193,7 @@ async def describe_share_group_offsets(
         try:
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, requested.group_id)
-            _check_share_group_coordinator(context, requested.group_id, named=False)
+            _check_share_group_coordinator(context, requested.group_id, needs_name=False)
             if requested.topics is not None:  # of a group that need not exist, as in Kafka
                 yield from context.cluster.share_states.log.create_topic_in_steps()
                 wanted = [(topic.topic_name, topic.partitions) for topic in requested.topics]
@@ -192,13 +205,13 @@ async def describe_share_group_offsets(
                 ]
         except KafkaError as error:
             return GroupOffsets(group_id=requested.group_id, error_code=error.code, error_message=error.message)
-        topics = yield from map_in_steps(
+        topics = yield from apply_to_items_in_steps(
             lambda one: _describe_start_offsets_of_topic(context, requested.group_id, *one), wanted
         )
         return GroupOffsets(group_id=requested.group_id, topics=topics)
 
     return DescribeShareGroupOffsetsResponse(
-        groups=(await in_slices(map_by_steps(describe_group_offsets, request.groups)))
+        groups=(await in_slices(run_steps_of_each_item(describe_group_offsets, request.groups)))
     )
 
 
@@ -257,7 +270,7 @@ async def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_share_group_coordinator(context, request.group_id, named=True)
+    _check_share_group_coordinator(context, request.group_id, needs_name=True)
     await in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
@@ -267,7 +280,7 @@ async def alter_share_group_offsets(
     )
     group.check_may_be_deleted()
     responses = await in_slices(
-        map_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
+        apply_to_items_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
     )
     return AlterShareGroupOffsetsResponse(responses=responses)
 
@@ -312,10 +325,10 @@ def _set_share_start_offset(
     present = states.find_share_state(key)
     states.initialize_share_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
     context.cluster.shares.forget_changed_state(key)
-    context.delay_answer_until_over(states.make_durability_wait(key.coordinator_key), _raise_error)
+    context.delay_answer_until_over(states.make_durability_wait(key.coordinator_key), _raise_write_error)
 
 
-def _raise_error(error: KafkaError) -> None:
+def _raise_write_error(error: KafkaError) -> None:
     raise error
 
 
@@ -325,11 +338,13 @@ async def delete_share_group_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_share_group_coordinator(context, request.group_id, named=True)
+    _check_share_group_coordinator(context, request.group_id, needs_name=True)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_may_be_deleted()
     responses = await in_slices(
-        map_in_steps(lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics)
+        apply_to_items_in_steps(
+            lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics
+        )
     )
     return DeleteShareGroupOffsetsResponse(responses=responses)
 

@@ -45,7 +45,7 @@ from minibroker.protocol.messages.streams_groups import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
-from minibroker.protocol.steps import Steps, map_in_steps, map_once_in_steps
+from minibroker.protocol.steps import Steps, apply_to_distinct_items_in_steps, apply_to_items_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.streams.topology import NewTopic
@@ -72,7 +72,7 @@ async def streams_group_heartbeat(
     context: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse:
     # Imported late, for a fast start: many brokers never have a group.
-    from minibroker.broker.groups.streams.streams_heartbeat import heartbeat
+    from minibroker.broker.groups.streams.streams_heartbeat import handle_streams_heartbeat
     from minibroker.broker.groups.streams.streams_validation import check_heartbeat_request
     from minibroker.broker.groups.streams.topology import check_topology_size, list_topology_topic_names
 
@@ -82,11 +82,11 @@ async def streams_group_heartbeat(
         check_topology_size(request.topology)
         names = list_topology_topic_names(request.topology)
         _check_internal_topic_names(names)
-        await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+        await in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_heartbeat_request(request)
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
-    response, missing = heartbeat(groups, request, make_caller(context), context.version)
+    response, missing = handle_streams_heartbeat(groups, request, make_caller(context), context.version)
     context.delay_answer_until_over(
         groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response)
     )
@@ -122,23 +122,26 @@ def _is_valid_topic_name(name: str) -> bool:
 
 
 def _create_internal_topics(
-    context: RequestContext, group_id: str, missing: Mapping[str, NewTopic], response: StreamsGroupHeartbeatResponse
+    context: RequestContext,
+    group_id: str,
+    missing_topics: Mapping[str, NewTopic],
+    response: StreamsGroupHeartbeatResponse,
 ) -> Steps[None]:
     """Create the internal topics that a group needs; the answer says which cannot be created.
 
     A failure is remembered for two heartbeats, so that each does not try again.
     """
     if not context.allows(CREATE_CLUSTER):
-        refused = [name for name in missing if not context.allows(CREATE_TOPIC, name)]
+        refused = [name for name in missing_topics if not context.allows(CREATE_TOPIC, name)]
         if refused:
             _add_status_detail(response, f"; Unauthorized to CREATE on topics {', '.join(refused)}.")
             return
     cluster, failures = context.cluster, context.cluster.groups.creation_failures
-    if sum(topic.partition_count for topic in missing.values()) > MAXIMUM_PARTITIONS_PER_REQUEST:
+    if sum(topic.partition_count for topic in missing_topics.values()) > MAXIMUM_PARTITIONS_PER_REQUEST:
         _add_status_detail(response, f"; Creation failed: {TOO_MANY_PARTITIONS}")
         return
     interval_ms = get_group_config(cluster, group_id, "streams.heartbeat.interval.ms")
-    for name, topic in missing.items():
+    for name, topic in missing_topics.items():
         is_known = context.find_topic(name) is not None or cluster.controller.is_topic_changing(name)
         if is_known or failures.find_failure_of_topic(name) is not None:
             continue
@@ -154,7 +157,9 @@ def _create_internal_topics(
             failures.add(name, error.message or error.code.name, 2 * interval_ms)
         yield
     failed = [
-        f"{name} ({failure})" for name in missing if (failure := failures.find_failure_of_topic(name)) is not None
+        f"{name} ({failure})"
+        for name in missing_topics
+        if (failure := failures.find_failure_of_topic(name)) is not None
     ]
     if failed:
         _add_status_detail(response, f"; Creation failed: {', '.join(failed[:LISTED])}.")
@@ -184,7 +189,9 @@ async def streams_group_describe(
                 group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
+    return StreamsGroupDescribeResponse(
+        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_streams_group(context: RequestContext, group_id: str) -> DescribedGroup:
@@ -193,7 +200,7 @@ def _describe_streams_group(context: RequestContext, group_id: str) -> Described
     try:
         _check_streams_groups_enabled(context)
         context.authorize(DESCRIBE_GROUP, group_id)
-        context.cluster.groups.check_coordinator_and_id(context.node, group_id)
+        context.cluster.groups.check_is_coordinator_and_group_id(context.node, group_id)
         group = context.cluster.groups.get_streams_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

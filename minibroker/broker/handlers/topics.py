@@ -46,7 +46,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
+from minibroker.protocol.steps import Steps, count_items_in_steps, run_steps_of_each_item
 
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = CreatedTopic.CreatableTopicConfigs
@@ -74,7 +74,9 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
             partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
         topics += await in_slices(
-            map_by_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
+            run_steps_of_each_item(
+                lambda topic: _create_topic(context, topic, request.validate_only, described), wanted
+            )
         )
     return CreateTopicsResponse(topics=topics)
 
@@ -106,7 +108,7 @@ def _create_topic(
     context: RequestContext,
     topic: CreateTopicsRequest.CreatableTopic,
     validate_only: bool,
-    described: Callable[[ConfigEntry], CreatedConfig],
+    describe_config: Callable[[ConfigEntry], CreatedConfig],
 ) -> Steps[CreatedTopic]:
     try:
         if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
@@ -134,7 +136,9 @@ def _create_topic(
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
         configs=[
-            described(entry) for entry in context.cluster.settings.describe_topic_configs(texts) if entry.is_listed
+            describe_config(entry)
+            for entry in context.cluster.settings.describe_topic_configs(texts)
+            if entry.is_listed
         ],
     )
 
@@ -169,7 +173,9 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
             refused.append(_make_deletion_error(name, topic_id, error))
         await pause()
     await in_slices(counts.release_keys_in_steps())
-    deleted = await in_slices(map_by_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
+    deleted = await in_slices(
+        run_steps_of_each_item(lambda topic: _delete_topic(context, topic, found[topic] > 1), found)
+    )
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
@@ -177,10 +183,10 @@ def _make_deletion_error(name: str | None, topic_id: bytes, error: KafkaError) -
     return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[DeletedTopic]:
+def _delete_topic(context: RequestContext, topic: Topic, is_named_twice: bool) -> Steps[DeletedTopic]:
     """Delete a topic, unless the request has both its name and its id."""
     try:
-        if twice:
+        if is_named_twice:
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         _get_topic_to_delete(context, None, topic.topic_id)  # another request may have deleted it in the meantime
@@ -191,7 +197,9 @@ def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[D
     return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
 
-def _check_topic_may_be_deleted(context: RequestContext, name: str | None, topic_id: bytes, repeated: bool) -> None:
+def _check_topic_may_be_deleted(
+    context: RequestContext, name: str | None, topic_id: bytes, is_named_twice: bool
+) -> None:
     if not context.cluster.settings["delete.topic.enable"]:
         newer = context.version >= FIRST_WITH_DELETION_DISABLED
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
@@ -199,7 +207,7 @@ def _check_topic_may_be_deleted(context: RequestContext, name: str | None, topic
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if name is not None and topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    if repeated:
+    if is_named_twice:
         which = "name" if name is not None else "id"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
@@ -232,7 +240,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
     repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     results = await in_slices(
-        map_by_steps(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
+        run_steps_of_each_item(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
     )
     results += [
         GrownTopic(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")

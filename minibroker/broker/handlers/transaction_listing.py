@@ -39,7 +39,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from minibroker.protocol.steps import Steps, map_by_steps, map_once_in_steps
+from minibroker.protocol.steps import Steps, apply_to_distinct_items_in_steps, run_steps_of_each_item
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
+    states = await in_slices(
+        apply_to_distinct_items_in_steps(partial(_describe_transaction, context), request.transactional_ids)
+    )
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -163,7 +165,7 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
         return TopicAnswer(name=topic.name, partitions=partitions)
 
     return DescribeProducersResponse(
-        topics=(await in_slices(map_by_steps(describe_producers_of_topic, request.topics)))
+        topics=(await in_slices(run_steps_of_each_item(describe_producers_of_topic, request.topics)))
     )
 
 
@@ -180,7 +182,7 @@ def _describe_producers_of_partition(
     producers = partition.log.producers
     answers = []
     for producer_id in producers.list_producer_ids():
-        entry = producers.find_entry(producer_id)
+        entry = producers.find_producer_entry(producer_id)
         if entry is not None:
             answers.append(_describe_producer(producer_id, entry))
         yield

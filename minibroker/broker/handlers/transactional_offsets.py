@@ -34,7 +34,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, have_few_items, run_all_steps
+from minibroker.protocol.steps import Steps, are_portions_small, run_all_steps
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -53,7 +53,9 @@ def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _commit_txn_offsets_in_steps(context, request)
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
+    return (
+        run_all_steps(steps) if are_portions_small(topic.partitions for topic in request.topics) else in_slices(steps)
+    )
 
 
 def _commit_txn_offsets_in_steps(
@@ -125,7 +127,7 @@ def _record_pending_offsets(
     from minibroker.broker.groups.commits import commit_offsets
 
     groups = context.cluster.groups
-    groups.check_coordinator_and_id(context.node, request.group_id)
+    groups.check_is_coordinator_and_group_id(context.node, request.group_id)
     producer = request.producer_id, request.producer_epoch
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
@@ -159,11 +161,11 @@ def _add_offsets_to_transaction(
 ) -> Wait | None:
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check_coordinator_and_id(context.node, request.group_id)
+    groups.check_is_coordinator_and_group_id(context.node, request.group_id)
     partition = groups.log.get_partition(groups.log.get_partition_index(request.group_id))
     joins = context.version >= FIRST_THAT_JOINS
     return add_or_verify_partition(
-        context.cluster.transactions, request.transactional_id, producer, partition, joins=joins
+        context.cluster.transactions, request.transactional_id, producer, partition, may_add=joins
     )
 
 

@@ -44,10 +44,10 @@ from minibroker.protocol.messages.transactions import (
 )
 from minibroker.protocol.steps import (
     Steps,
-    have_few_items,
-    map_by_steps,
-    map_in_steps,
+    apply_to_items_in_steps,
+    are_portions_small,
     run_all_steps,
+    run_steps_of_each_item,
     split_into_portions,
 )
 
@@ -78,7 +78,7 @@ def add_partitions_to_txn(
         return in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else in_slices(steps)
+    return run_all_steps(steps) if are_portions_small(topic.partitions for topic in topics) else in_slices(steps)
 
 
 def _add_partitions_for_producer(
@@ -188,13 +188,13 @@ def _find_partition_error_codes(
     return codes
 
 
-def _make_topic_results(topics: Sequence[AskedTopic], codes: CodesByPartition) -> Steps[list[TopicResult]]:
+def _make_topic_results(topics: Sequence[AskedTopic], codes_by_partition: CodesByPartition) -> Steps[list[TopicResult]]:
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)
         for portion in split_into_portions(topic.partitions):
             result.results_by_partition += [
-                PartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
+                PartitionResult(partition_index=index, partition_error_code=codes_by_partition[topic.name, index])
                 for index in portion
             ]
             yield
@@ -263,14 +263,14 @@ async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersReq
 def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     for marker in request.markers:
-        topics = yield from map_by_steps(_make_marker_error_of_topic, marker.topics)
+        topics = yield from run_steps_of_each_item(_make_marker_error_of_topic, marker.topics)
         response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
     return response
 
 
 def _make_marker_error_of_topic(requested: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    partitions = yield from map_in_steps(
+    partitions = yield from apply_to_items_in_steps(
         lambda index: shape(partition_index=index, error_code=code), requested.partition_indexes
     )
     return MarkerTopicResult(name=requested.name, partitions=partitions)

@@ -16,7 +16,7 @@ WATCHED_MAX: Final = 500_000  # partitions that the long fetches of a node may w
 FEW: Final = 100  # partitions that are left at once
 
 
-class Watch:
+class PartitionWatch:
     """Watches partitions until a time is over.
 
     `grown` are those with new records, `has_changed` says that one was deleted or has a new leader, `is_late` that the
@@ -43,19 +43,19 @@ class Watch:
         self._joined: list[set[Waiter]] = []
         self._booked = 0
         self._news: Promise[None] | None = None
-        self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._on_timeout)
+        self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._end_watch_at_timeout)
 
     def reserve_watched_partitions(self, count: int) -> None:
         """Count partitions among those that the node watches at most."""
         self._booked += count
         self._context.node.watched += count
 
-    def add_to_waiters(self, waiters: set[Waiter]) -> None:
+    def register_as_waiter(self, waiters: set[Waiter]) -> None:
         """Be told what happens at a partition."""
         waiters.add(self)
         self._joined.append(waiters)
 
-    def make_change_promise(self) -> Promise[None]:
+    def make_promise_of_change(self) -> Promise[None]:
         """Return the promise that there is something to look at: enough records, a change, or that it is late."""
         news: Promise[None] = Promise()
         if self.is_late or self.has_changed or self.grown:
@@ -76,7 +76,7 @@ class Watch:
         self.has_changed = True
         self.on_turn_ended()
 
-    def _on_timeout(self) -> None:
+    def _end_watch_at_timeout(self) -> None:
         self.is_late = True
         self.on_turn_ended()
 
@@ -87,7 +87,7 @@ class Watch:
 
     # --- its end --------------------------------------------------------------------------------
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> PartitionWatch:
         return self
 
     def __exit__(self, *_: object) -> None:

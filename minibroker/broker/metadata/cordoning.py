@@ -22,22 +22,22 @@ def supports_cordoning(image: Image) -> bool:
     return image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) >= FIRST_LEVEL
 
 
-def find_cordoned_paths(image: Image, node_id: int, static: Sequence[str], paths: Sequence[str]) -> list[str]:
-    """Return which of `paths` a broker has cordoned, by its dynamic setting, or else by its `static` one."""
+def find_cordoned_paths(image: Image, node_id: int, static_paths: Sequence[str], paths: Sequence[str]) -> list[str]:
+    """Return which of `paths` a broker has cordoned, by its dynamic setting, or else by its `static_paths` one."""
     if not supports_cordoning(image):
         return []
     own = image.configs.get((BROKER_RESOURCE, str(node_id)), {}).get(CORDONED)
-    wanted = static if own is None else [part.strip() for part in own.split(",")]
+    wanted = static_paths if own is None else [part.strip() for part in own.split(",")]
     return [path for path in paths if ALL in wanted or path in wanted]
 
 
 def find_cordoned_paths_to_avoid(
-    replicas: Iterable[int], paths: Sequence[str], cordoned: Callable[[int], Sequence[str]]
+    replicas: Iterable[int], paths: Sequence[str], list_cordoned_paths: Callable[[int], Sequence[str]]
 ) -> set[str]:
     """Return which of `paths` a new log avoids; if its brokers do not leave any, the first one with a choice decides.
 
-    `cordoned` returns the paths that a broker has cordoned.
+    `list_cordoned_paths` returns the paths that a broker has cordoned.
     """
-    lists = [found for node in replicas if len(found := cordoned(node)) < len(paths)]
+    lists = [found for node in replicas if len(found := list_cordoned_paths(node)) < len(paths)]
     unwanted = {path for found in lists for path in found}
     return unwanted if len(unwanted) < len(paths) else set(lists[0])

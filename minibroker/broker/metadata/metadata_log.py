@@ -39,7 +39,7 @@ from minibroker.protocol.records.building import build_batch, build_batch_in_ste
 from minibroker.protocol.records.control import make_control_record
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata_record, encode_metadata_record
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import Steps, map_in_steps
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import QUORUM_STATE
 
@@ -84,18 +84,18 @@ class MetadataLog:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def replay_all_records(self, apply: Callable[[Message], None]) -> None:
-        """Pass all records to `apply`, which may raise InconsistentMetadata. Raises MetadataError.
+    def replay_all_records(self, apply_record: Callable[[Message], None]) -> None:
+        """Pass all records to `apply_record`, which may raise InconsistentMetadata. Raises MetadataError.
 
         The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are passed when it
         is committed, and never if it was aborted or has not ended.
         """
-        start = self._replay_snapshot(apply)
+        start = self._replay_snapshot(apply_record)
         if start < self.storage.log_start_offset:
             raise self._make_metadata_error(
                 start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there"
             )
-        self._apply_records(self.storage.directory, self._iterate_record_values(start), apply)
+        self._apply_records(self.storage.directory, self._iterate_record_values(start), apply_record)
 
     def read_bootstrap_records(self) -> list[Message]:
         """Return the first records of a new log, from Kafka's format command, if any. Raises MetadataError."""
@@ -113,7 +113,7 @@ class MetadataLog:
         self._apply_records(path, iterate_record_values_in(data), messages.append)
         return messages
 
-    def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
+    def _replay_snapshot(self, apply_record: Callable[[Message], None]) -> int:
         """Replay the newest snapshot, if there is one; return the offset at which the log continues."""
         try:
             snapshot = find_newest_snapshot(self._disk, self.storage.directory)
@@ -125,7 +125,7 @@ class MetadataLog:
             raise self._make_metadata_error(
                 self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}"
             )
-        self._apply_records(snapshot.path, self._iterate_record_values_in(snapshot.data), apply)
+        self._apply_records(snapshot.path, self._iterate_record_values_in(snapshot.data), apply_record)
         self._snapshot_epoch = snapshot.leader_epoch
         return snapshot.end_offset
 
@@ -142,18 +142,20 @@ class MetadataLog:
         self.kraft_version = find_kraft_version(data, self.kraft_version)
         yield from iterate_record_values_in(data)
 
-    def _apply_records(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
+    def _apply_records(
+        self, path: str, values: Iterable[tuple[int, bytes]], apply_record: Callable[[Message], None]
+    ) -> None:
         """Decode and apply the records of `path`, once their transactions have ended."""
         offset = 0
         try:
             for offset, value in values:
-                for at, message in self._list_records_made_valid(offset, decode_metadata_record(value)):
+                for at, message in self._list_records_that_become_valid(offset, decode_metadata_record(value)):
                     offset = at
-                    apply(message)
+                    apply_record(message)
         except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
             raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
 
-    def _list_records_made_valid(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
+    def _list_records_that_become_valid(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
         """Return the records that become valid: this one, none yet, or those of the transaction that it ends."""
         if isinstance(message, BeginTransactionRecord):
             if self._pending is not None:
@@ -205,7 +207,7 @@ class MetadataLog:
         self, messages: Iterable[Message], now_ms: int, metadata_version: int
     ) -> Steps[memoryview]:
         """Build the batch that `append_messages` would write, for `append_batch`."""
-        written = yield from map_in_steps(
+        written = yield from apply_to_items_in_steps(
             lambda message: Record(0, now_ms, None, encode_metadata_record(message, metadata_version), ()), messages
         )
         return memoryview((yield from build_batch_in_steps(written)))

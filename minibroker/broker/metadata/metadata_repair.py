@@ -415,7 +415,7 @@ class SalvagedMetadata:
     def _decode_values_into_messages(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:
             try:
-                for message in self._list_messages_made_valid(decode_metadata_record(value)):
+                for message in self._list_messages_that_become_valid(decode_metadata_record(value)):
                     self.image.apply_record(message)
                     self.messages.append(message)
                     if isinstance(message, RemoveTopicRecord):
@@ -423,7 +423,7 @@ class SalvagedMetadata:
             except (InconsistentMetadata, UnknownMetadata, MalformedMessage, KafkaError) as error:
                 self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
 
-    def _list_messages_made_valid(self, message: Message) -> list[Message]:
+    def _list_messages_that_become_valid(self, message: Message) -> list[Message]:
         """Return the messages that become valid with a record; those of a transaction whose end is lost never do."""
         pending = self._pending
         if isinstance(message, BeginTransactionRecord):

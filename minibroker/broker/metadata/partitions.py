@@ -131,11 +131,11 @@ class Partition:
         if self.is_under_min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
-    def update_watermark_hold(self) -> None:
+    def hold_or_release_high_watermark(self) -> None:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
         held = self.is_under_min_isr
         if self.has_local_log and self.log.is_watermark_held != held:
-            self.log.hold_or_release_watermark(held=held)
+            self.log.hold_or_release_high_watermark(is_held=held)
             if not held:
                 self.wake_all_waiters()
 
@@ -146,7 +146,7 @@ class Partition:
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         if turn.may_delay_appends and len(records) <= COLLECTED_BYTES and len(headers) == 1:
-            offset = self.log.append_pending(records, headers[0], self.leader_epoch)
+            offset = self.log.append_to_pending_batches(records, headers[0], self.leader_epoch)
             if offset >= 0:
                 turn.write_log_at_turn_end(self, len(records))
                 return offset
@@ -170,7 +170,7 @@ class Partition:
         code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise KafkaError(code, f"{self} is in leader epoch {self.leader_epoch}, not {epoch}.")
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def find_end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch at or below `epoch` and its end offset, or (-1, -1) if unknown (KIP-101).
 
         The log records an epoch with its first record; the leader's epoch begins earlier, at the log's end.
@@ -183,7 +183,7 @@ class Partition:
             return epoch, log.log_end_offset  # the leader's epoch is the first one
         if known < epoch < self.leader_epoch:
             return known, log.log_end_offset
-        return log.end_offset_for_epoch(epoch)
+        return log.find_end_offset_of_epoch(epoch)
 
     def wake_all_waiters(self) -> None:
         """Wake everything that waits, to check again."""

@@ -71,10 +71,10 @@ def bind_metrics_port(
 
 @contextlib.asynccontextmanager
 async def serve_metrics(
-    measured: Measurements | None, present: Callable[[], MeasuredBroker | None]
+    measurements: Measurements | None, get_broker: Callable[[], MeasuredBroker | None]
 ) -> AsyncIterator[None]:
-    """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
-    if measured is None:
+    """Serve the metrics, if any, while the block runs; `get_broker` returns the broker, or None if it is down."""
+    if measurements is None:
         yield
         return
     # Imported only on request: the library would double the time to start.
@@ -82,26 +82,26 @@ async def serve_metrics(
     from minibroker.broker.monitoring.metrics_server import MetricsServer, MetricsUnavailable
 
     async def generate_metrics() -> bytes:
-        running = present()
+        running = get_broker()
         if running is None:
             raise MetricsUnavailable
-        cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
+        cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measurements
         return await generate_exposition(MetricSources(cluster, server, requests, syncs, cleaner, started_s))
 
-    server = MetricsServer(generate_metrics, lambda: has_nodes(present()))
-    await server.serve(measured.bound, (lambda: _find_tls_context(present())) if measured.over_tls else None)
+    server = MetricsServer(generate_metrics, lambda: can_clients_connect(get_broker()))
+    await server.serve(measurements.bound, (lambda: _find_tls_context(get_broker())) if measurements.over_tls else None)
     try:
         yield
     finally:
         await server.close()
 
 
-def has_nodes(measured: MeasuredBroker | None) -> bool:
+def can_clients_connect(broker: MeasuredBroker | None) -> bool:
     """Whether clients can connect: the broker runs, and not all of its nodes are away."""
-    return measured is not None and bool(measured.cluster.nodes)
+    return broker is not None and bool(broker.cluster.nodes)
 
 
-def _find_tls_context(measured: MeasuredBroker | None) -> ssl.SSLContext | None:
+def _find_tls_context(broker: MeasuredBroker | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
-    nodes = () if measured is None else measured.cluster.nodes.values()
+    nodes = () if broker is None else broker.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

@@ -75,11 +75,11 @@ class MetricRow(NamedTuple):
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
 
-async def generate_exposition(observed: MetricSources) -> bytes:
+async def generate_exposition(sources: MetricSources) -> bytes:
     """Return all metrics as text. They are not an atomic snapshot, as the loop serves others between slices."""
     parts = []
     for row in ROWS:
-        samples = iter(row.samples(observed))
+        samples = iter(row.samples(sources))
         count = max(1, LINES_PER_SLICE // row.lines_per_sample)
         piece = list(islice(samples, count))
         parts.append(_format_metric_row(row, piece))
@@ -128,14 +128,14 @@ def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Met
     return sample_apis
 
 
-def _sample_requests(observed: MetricSources) -> Iterator[Sample]:
-    for key, statistics in list(observed.requests.by_api.items()):
+def _sample_requests(sources: MetricSources) -> Iterator[Sample]:
+    for key, statistics in list(sources.requests.by_api.items()):
         for version, count in list(statistics.requests.items()):
             yield (get_api_name(key), str(version)), count
 
 
-def _sample_errors(observed: MetricSources) -> Iterator[Sample]:
-    for key, statistics in list(observed.requests.by_api.items()):
+def _sample_errors(sources: MetricSources) -> Iterator[Sample]:
+    for key, statistics in list(sources.requests.by_api.items()):
         for code, count in list(statistics.errors.items()):
             yield (get_api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
 
@@ -145,14 +145,14 @@ def _sample_durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[
     return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
 
 
-def _sample_connections(observed: MetricSources) -> Iterator[Sample]:
-    counts = Counter((each.node.node_id, each.listener) for each in observed.server.list_connections())
-    for node_id, listener in observed.server.accepted:
+def _sample_connections(sources: MetricSources) -> Iterator[Sample]:
+    counts = Counter((each.node.node_id, each.listener) for each in sources.server.list_connections())
+    for node_id, listener in sources.server.accepted:
         yield (str(node_id), listener), counts[node_id, listener]
 
 
-def _sample_accepted_connections(observed: MetricSources) -> Iterator[Sample]:
-    for (node_id, listener), count in observed.server.accepted.items():
+def _sample_accepted_connections(sources: MetricSources) -> Iterator[Sample]:
+    for (node_id, listener), count in sources.server.accepted.items():
         yield (str(node_id), listener), count
 
 
@@ -164,8 +164,8 @@ def _make_sampler_of_authentications(name: str) -> Callable[[MetricSources], Ite
     return sample_authentications
 
 
-def _sample_delayed_requests(observed: MetricSources) -> Iterator[Sample]:
-    yield (), sum(each.has_delayed_request for each in observed.server.list_connections())
+def _sample_delayed_requests(sources: MetricSources) -> Iterator[Sample]:
+    yield (), sum(each.has_delayed_request for each in sources.server.list_connections())
 
 
 def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[MetricSources], Iterator[Sample | None]]:
@@ -198,28 +198,28 @@ def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
 
 
-def _sample_fetch_sessions(observed: MetricSources) -> Iterator[Sample]:
-    for node_id, node in list(observed.cluster.nodes.items()):
+def _sample_fetch_sessions(sources: MetricSources) -> Iterator[Sample]:
+    for node_id, node in list(sources.cluster.nodes.items()):
         yield (str(node_id),), len(node.sessions)
 
 
-def _count_partitions(observed: MetricSources) -> int:
-    return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
+def _count_partitions(sources: MetricSources) -> int:
+    return sum(len(topic.partitions) for topic in sources.cluster.image.topics.values())
 
 
-def _sample_groups(observed: MetricSources) -> Iterator[Sample | None]:
+def _sample_groups(sources: MetricSources) -> Iterator[Sample | None]:
     """Count the groups by type and state; there may be many, and they come and go meanwhile."""
     counts: Counter[tuple[str, str]] = Counter()
-    for group in list(observed.cluster.groups.groups.values()):
+    for group in list(sources.cluster.groups.groups.values()):
         counts[group.type.value, group.state_name] += 1
         yield None
     yield from counts.items()
 
 
-def _sample_lags(observed: MetricSources) -> Iterator[Sample | None]:
+def _sample_lags(sources: MetricSources) -> Iterator[Sample | None]:
     """Yield how far each group is behind in each partition that it has committed an offset of."""
-    topics = observed.cluster.image.topics
-    for group in list(observed.cluster.groups.groups.values()):
+    topics = sources.cluster.image.topics
+    for group in list(sources.cluster.groups.groups.values()):
         yield None
         for (name, index), committed in list(group.offsets.by_partition.items()):
             topic = topics.get(name)
@@ -236,21 +236,21 @@ def _sample_lags(observed: MetricSources) -> Iterator[Sample | None]:
             yield (group.group_id, name, str(index)) if is_told else (OTHER, OTHER, OTHER), lag
 
 
-def _sample_rebalances(observed: MetricSources) -> Iterator[Sample]:
-    for type, count in list(observed.cluster.groups.rebalances.items()):
+def _sample_rebalances(sources: MetricSources) -> Iterator[Sample]:
+    for type, count in list(sources.cluster.groups.rebalances.items()):
         yield (type.value,), count
 
 
-def _sample_fsyncs(observed: MetricSources) -> Iterator[Sample]:
-    yield (), _sample_durations(observed.syncs)
+def _sample_fsyncs(sources: MetricSources) -> Iterator[Sample]:
+    yield (), _sample_durations(sources.syncs)
 
 
 def _make_sampler_of_cleaner(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
     return _make_sampler_of_value(lambda observed: getattr(observed.cleaner, name))
 
 
-def _sample_client_metrics(observed: MetricSources) -> Iterator[Sample]:
-    for metric in observed.cluster.telemetry.iterate_client_metrics(connected=True):
+def _sample_client_metrics(sources: MetricSources) -> Iterator[Sample]:
+    for metric in sources.cluster.telemetry.iterate_client_metrics(connected=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 

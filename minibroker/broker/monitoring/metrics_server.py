@@ -39,14 +39,16 @@ class MetricsServer:
         self._one_at_a_time = asyncio.Lock()
         self._server = HttpServer(self._answer_request, log)
 
-    async def serve(self, bound: BoundListener, tls: Callable[[], ssl.SSLContext | None] | None = None) -> None:
+    async def serve(
+        self, bound_listener: BoundListener, tls: Callable[[], ssl.SSLContext | None] | None = None
+    ) -> None:
         """Start to accept scrapers. `tls` returns the present TLS, if it is wanted."""
         if tls is None:
-            await self._server.serve(bound.socket)
+            await self._server.serve(bound_listener.socket)
         else:
-            self._server.serve_over_tls(bound.socket, tls)
+            self._server.serve_over_tls(bound_listener.socket, tls)
         scheme = "http" if tls is None else "https"
-        host, port = bound.endpoint
+        host, port = bound_listener.endpoint
         log.info("metrics are at %s://%s:%d%s", scheme, f"[{host}]" if ":" in host else host, port, PATH)
 
     async def close(self) -> None:

@@ -206,9 +206,9 @@ class Authenticator:
         """Return whether the client has begun to authenticate, and must send its next token."""
         return self._state is State.EXCHANGE
 
-    def refuse_after_delay(self, reason: str, answer_parts: list[Any]) -> Outcome:
+    def send_refusal_after_delay(self, reason: str, answer_parts: list[Any]) -> Outcome:
         """Send these items after the delay for failures, and close the connection."""
-        return self._begin_coroutine(self._refuse_after_delay(reason, lambda: answer_parts))
+        return self._run_or_delay_coroutine(self._answer_refusal_after_delay(reason, lambda: answer_parts))
 
     def note_api_versions_sent(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
@@ -226,7 +226,7 @@ class Authenticator:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
-    async def begin_exchange(
+    async def begin_sasl_exchange(
         self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Answered]
     ) -> Answered:
         """Begin the exchange of a mechanism. Return the result of `answer`."""
@@ -234,10 +234,12 @@ class Authenticator:
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._restart_exchange(mechanism)
         enabled = self._listener.mechanisms
-        if mechanism not in enabled or self._ask_login_judges(mechanism, None).is_refused:
+        if mechanism not in enabled or self._get_verdict_of_login_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
             refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
-            return await self._refuse_after_delay("asked for a SASL mechanism that is not enabled", lambda: refused)
+            return await self._answer_refusal_after_delay(
+                "asked for a SASL mechanism that is not enabled", lambda: refused
+            )
         self._state = State.EXCHANGE
         if self._unwanted is None:
             self._mechanism = mechanism
@@ -247,7 +249,7 @@ class Authenticator:
         return answer(ErrorCode.NONE, list(enabled))
 
     def _restart_exchange(self, mechanism: str) -> None:
-        self._stop_timer()
+        self._stop_session_timer()
         self._previous = self._connection.principal
         self._reauthenticated_ms = self._now_ms()
         if mechanism != self._mechanism:
@@ -270,7 +272,7 @@ class Authenticator:
         if self._failure is not None:  # the request that failed is run again
             return await self._refuse_client_with_reply(self._failure, answer)
         if self._proven is not None:  # so it does here
-            return await self._conclude_exchange(self._proven, answer)
+            return await self._conclude_sasl_exchange(self._proven, answer)
         if self._unwanted is not None:
             return await self._refuse_client_with_reply(_make_refusal(self._unwanted), answer)
         if self._exchange is None:
@@ -283,15 +285,15 @@ class Authenticator:
                 await known
                 challenge = self._exchange.send(token)
         except StopIteration as end:
-            return await self._conclude_exchange(end.value, answer)
+            return await self._conclude_sasl_exchange(end.value, answer)
         except AuthenticationFailed as error:
             return await self._refuse_client_with_reply(_make_refusal(str(error)), answer)
         except InvalidCredentials as error:
             return await self._refuse_client_with_reply(self._make_invalid_credentials(), answer, str(error))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
-    async def _conclude_exchange(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
-        principal = Principal(USER, end.name)
+    async def _conclude_sasl_exchange(self, authenticated: Authenticated, answer: Answer[Answered]) -> Answered:
+        principal = Principal(USER, authenticated.name)
         if self._previous not in (None, principal):
             before = self._previous
             return await self._refuse_client_with_reply(
@@ -301,18 +303,18 @@ class Authenticator:
                 ),
                 answer,
             )
-        verdict = self._ask_login_judges(self._mechanism, end.name)
+        verdict = self._get_verdict_of_login_judges(self._mechanism, authenticated.name)
         if verdict.delay_ms:
-            self._proven = end
+            self._proven = authenticated
             await sleep(self._listener.clock, verdict.delay_ms)
         self._proven = None
         if verdict.is_refused:
             return await self._refuse_client_with_reply(
                 self._make_invalid_credentials(), answer, "they are refused all the same"
             )
-        return self._accept_client(end, verdict.session_ms, answer)
+        return self._accept_client(authenticated, verdict.session_ms, answer)
 
-    def _ask_login_judges(self, mechanism: str, user: str | None) -> Verdict:
+    def _get_verdict_of_login_judges(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
         verdicts = [verdict for each in self._listener.judges if (verdict := each.judge_login(login)) is not None]
@@ -325,7 +327,9 @@ class Authenticator:
             min(sessions, default=None),
         )
 
-    def _accept_client(self, end: Authenticated, session_ms: int | None, answer: Answer[Answered]) -> Answered:
+    def _accept_client(
+        self, authenticated: Authenticated, session_ms: int | None, answer: Answer[Answered]
+    ) -> Answered:
         statistics = self._listener.statistics
         if self._previous is None:
             statistics.succeeded += 1
@@ -334,15 +338,22 @@ class Authenticator:
         self._state = State.AUTHENTICATED
         self._exchange = None
         connection = self._connection
-        connection.principal = Principal(USER, end.name)
-        connection.has_token = end.has_token
+        connection.principal = Principal(USER, authenticated.name)
+        connection.has_token = authenticated.has_token
         connection.template = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.set_token_frame_executor(None)
-        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
+        return answer(
+            Reply(
+                ErrorCode.NONE,
+                "",
+                authenticated.token,
+                self._begin_authenticated_session(authenticated.expires_ms, session_ms),
+            )
+        )
 
-    def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
+    def _begin_authenticated_session(self, expires_ms: int | None, session_ms: int | None) -> int:
         """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
         limits = [] if session_ms is None else [session_ms]
         if expires_ms is not None:
@@ -370,17 +381,17 @@ class Authenticator:
     def _evaluate_headerless_token(self, _: Connection, frame: memoryview) -> Outcome:
         """Handle a token that was sent as a frame without a header."""
         try:
-            return self._begin_coroutine(self.evaluate_token(bytes(frame), _encode_headerless_token))
+            return self._run_or_delay_coroutine(self.evaluate_token(bytes(frame), _encode_headerless_token))
         except Exception as error:
             self._log_failure(error)
         self._connection.close_after_answers()
         return None
 
-    def _begin_coroutine(self, coroutine: Coroutine[Any, Any, list[Any] | None]) -> Outcome:
+    def _run_or_delay_coroutine(self, coroutine: Coroutine[Any, Any, list[Any] | None]) -> Outcome:
         """Return the items to send, or what is not done yet."""
-        return Slicer().run_or_delay(coroutine, self._connection.send_delayed_answer, self._fail_connection)
+        return Slicer().run_or_delay(coroutine, self._connection.send_delayed_answer, self._log_and_close_connection)
 
-    def _fail_connection(self, error: Exception) -> None:
+    def _log_and_close_connection(self, error: Exception) -> None:
         self._log_failure(error)
         self._connection.close_after_failure()
 
@@ -400,21 +411,23 @@ class Authenticator:
     async def _refuse_client_with_reply(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
-        return await self._refuse_after_delay(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
+        return await self._answer_refusal_after_delay(
+            f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply)
+        )
 
-    async def _refuse_after_delay(self, reason: str, answer: Callable[[], Answered]) -> Answered:
+    async def _answer_refusal_after_delay(self, reason: str, answer: Callable[[], Answered]) -> Answered:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
         if self._state is not State.FAILED:  # FAILED: the request that failed is run again
-            self._count_failure()
+            self._count_authentication_failure()
         self._state = State.FAILED
         if self._listener.failure_delay_ms:
             await sleep(self._listener.clock, self._listener.failure_delay_ms)
         connection.close_after_answers()
         return answer()
 
-    def _count_failure(self) -> None:
+    def _count_authentication_failure(self) -> None:
         if self._previous is None:
             self._listener.statistics.failed += 1
         else:
@@ -422,9 +435,9 @@ class Authenticator:
 
     def on_connection_lost(self) -> None:
         """Stop the timer of a closed connection."""
-        self._stop_timer()
+        self._stop_session_timer()
 
-    def _stop_timer(self) -> None:
+    def _stop_session_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -28,9 +28,9 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     read_frame_size,
 )
-from minibroker.broker.network.gone_clients import Nowhere, report_lost_answers, run_request_of_lost_client
+from minibroker.broker.network.gone_clients import OutletOfLostClient, report_lost_answers, run_request_of_lost_client
 from minibroker.broker.network.output_items import Due
-from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
+from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, ConnectionQueue
 from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Connection:
         peer: str = "?",
         host: str = "",
         principal: Principal = ANONYMOUS,
-        pipelines: Pipelines | None = None,
+        pipelines: ConnectionQueue | None = None,
     ) -> None:
         """`pipelines` is what the connections of a loop share."""
         self.node = node
@@ -147,7 +147,7 @@ class Connection:
         self._listen = listen
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
-        self._pipelines = pipelines or Pipelines(outlet.call_soon)
+        self._pipelines = pipelines or ConnectionQueue(outlet.call_soon)
         self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
         self.muted = False  # no request runs until `unmute`
         self._delayed: DelayedOperation[Any] | None = None
@@ -161,7 +161,7 @@ class Connection:
     def get_receive_buffer(self, scratch: memoryview) -> memoryview:
         """Return the buffer for the next bytes: that of a partial frame, or else `scratch`."""
         if self._partial is not None:
-            return self._partial.get_room()
+            return self._partial.get_buffer_for_next_bytes()
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
     def process_received_data(self, scratch: memoryview, count: int) -> None:
@@ -173,7 +173,7 @@ class Connection:
             self._run_or_queue_received_data(scratch[:count])
             return
         partial.count_filled_bytes(count)
-        self._extend_frame(partial)
+        self._grow_frame_or_wait_for_memory(partial)
 
     def _run_or_queue_received_data(self, data: memoryview) -> None:
         if self._backlog is None:
@@ -184,23 +184,23 @@ class Connection:
         if len(self._backlog) >= BACKLOG_LIMIT_BYTES or self._budget.full:
             self._outlet.pause_reading()
 
-    def _extend_frame(self, partial: PartialFrame) -> None:
+    def _grow_frame_or_wait_for_memory(self, partial_frame: PartialFrame) -> None:
         try:
-            grown = partial.grow()
+            grown = partial_frame.grow_buffer()
         except FrameError as error:
             self._partial = None
-            partial.close()
+            partial_frame.close()
             self._refuse_frame(error)
             self._close()
             return
         if not grown:
             self._outlet.pause_reading()
-            partial.call_when_memory_is_free(lambda: self._outlet.call_soon(self._extend_frame_when_memory_is_free))
-        elif partial.complete:
+            partial_frame.call_when_memory_is_free(lambda: self._outlet.call_soon(self._grow_frame_when_memory_is_free))
+        elif partial_frame.complete:
             self._partial = None
-            self._running = partial
+            self._running = partial_frame
             try:
-                self._run_complete_frames(partial.bytes)
+                self._run_complete_frames(partial_frame.bytes)
             finally:
                 left = self.hand_over_frame_buffer()  # None if somebody else has taken it
                 if left is not None:
@@ -217,10 +217,10 @@ class Connection:
     def _log_closing(self, reason: str) -> None:
         log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
 
-    def _extend_frame_when_memory_is_free(self) -> None:
+    def _grow_frame_when_memory_is_free(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
-            self._extend_frame(self._partial)
+            self._grow_frame_or_wait_for_memory(self._partial)
 
     def _run_complete_frames(self, data: memoryview) -> None:
         """Run the complete frames in `data` that may run now, and keep the rest."""
@@ -246,7 +246,7 @@ class Connection:
             self._partial = partial = PartialFrame(
                 data[position:], self.limit_bytes, self._budget, self._close_to_free_memory, self._least_bytes
             )
-            self._extend_frame(partial)
+            self._grow_frame_or_wait_for_memory(partial)
 
     def _run_requests_in_data(self, data: memoryview, answer_parts: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
@@ -426,15 +426,15 @@ class Connection:
         """Close the connection once earlier answers are sent, and that of the request which runs."""
         self.closed = True
 
-    def call_when_lost(self, key: Hashable, farewell: Callable[[], None] | None) -> None:
-        """Call `farewell` when the socket is closed, in place of an earlier one with this key; None cancels it."""
+    def call_when_lost(self, key: Hashable, callback: Callable[[], None] | None) -> None:
+        """Call `callback` when the socket is closed, in place of an earlier one with this key; None cancels it."""
         if self._farewells is None:
             self._farewells = {}
         self._farewells.pop(key, None)
-        if farewell is not None:
-            self._farewells[key] = farewell
+        if callback is not None:
+            self._farewells[key] = callback
 
-    def on_lost(self) -> None:
+    def drop_lost_client(self) -> None:
         """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
         self.is_gone = True
         due, self._due = self._due, None
@@ -450,7 +450,7 @@ class Connection:
             self._release_client_state()
             return
         self._execute = partial(run_request_of_lost_client, self._execute)
-        self._outlet = Nowhere(self._outlet.call_soon, self._release_client_state)
+        self._outlet = OutletOfLostClient(self._outlet.call_soon, self._release_client_state)
         self.resume_requests()
 
     def _release_client_state(self) -> None:

@@ -60,7 +60,7 @@ class ConnectionLimits:
             self._closing.add(connection)
             close_soon()
             return
-        bound = self._find_quota(host)
+        bound = self._find_connection_rate_quota(host)
         throttle_ms = 0 if bound is None else self._compute_throttle_ms(host, bound)
         if throttle_ms:
             log.info("closing %s in %d ms: its address has more new connections than its quota", host, throttle_ms)
@@ -80,7 +80,7 @@ class ConnectionLimits:
     def release_connection(self, connection: Accepted) -> None:
         """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
         if connection in self._admitted:
-            self._make_release(connection)
+            self._make_release_callback(connection)
         elif connection in self._closing:
             self._closing.remove(connection)
         elif self._waiting[connection.listener].pop(connection, None) is None:
@@ -88,9 +88,9 @@ class ConnectionLimits:
         self._open[connection.host] -= 1
         if not self._open[connection.host]:
             del self._open[connection.host]
-        self.admit_waiting()
+        self.admit_waiting_connections()
 
-    def admit_waiting(self) -> None:
+    def admit_waiting_connections(self) -> None:
         """Admit waiting connections if there is room, as the limit may have been raised."""
         settings = self.cluster.get_node_settings(self._node_id)
         for listener, waiting in self._waiting.items():
@@ -107,18 +107,18 @@ class ConnectionLimits:
         excess = len(self._admitted) - settings["max.connections"]
         if excess <= 0:
             return
-        others = [each for each in self._admitted if not self._is_exempt(each.listener, settings)]
+        others = [each for each in self._admitted if not self._is_exempt_listener(each.listener, settings)]
         for connection in sorted(others, key=lambda each: each.progress_ms)[:excess]:
             log.info("closing %s: there are %d connections more than max.connections", connection.peer, excess)
             self._closing.add(connection)
-            self._make_release(connection)()
+            self._make_release_callback(connection)()
 
     def _admit_or_wait(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         self._admitted[connection] = close_soon
         self._admitted_by[connection.listener] += 1
         self.close_excess_connections()
 
-    def _make_release(self, connection: Accepted) -> Callable[[], None]:
+    def _make_release_callback(self, connection: Accepted) -> Callable[[], None]:
         self._admitted_by[connection.listener] -= 1
         return self._admitted.pop(connection)
 
@@ -127,9 +127,9 @@ class ConnectionLimits:
         is_full = self._admitted_by[listener] >= get_listener_setting(settings, "max.connections", listener)
         if is_full or self._clock.monotonic_ms() < self._next_ms[listener]:
             return False
-        return self._is_exempt(listener, settings) or len(self._admitted) < settings["max.connections"]
+        return self._is_exempt_listener(listener, settings) or len(self._admitted) < settings["max.connections"]
 
-    def _is_exempt(self, listener: str, settings: Settings) -> bool:
+    def _is_exempt_listener(self, listener: str, settings: Settings) -> bool:
         """Return whether this is the listener for brokers, and there are others."""
         of_brokers = settings["inter.broker.listener.name"] or settings["security.inter.broker.protocol"]
         node = self.cluster.nodes.get(self._node_id)
@@ -139,13 +139,13 @@ class ConnectionLimits:
         """Count the next connection of a listener for the rates, which say when it may be admitted."""
         rate = "max.connection.creation.rate"
         throttle_ms = self._compute_throttle_ms(listener, get_listener_setting(settings, rate, listener))
-        if not self._is_exempt(listener, settings):
+        if not self._is_exempt_listener(listener, settings):
             throttle_ms = max(throttle_ms, self._compute_throttle_ms(EVERYBODY, settings[rate]))
         self._next_ms[listener] = self._clock.monotonic_ms() + throttle_ms
         if throttle_ms:
-            self._clock.call_later(throttle_ms, self.admit_waiting)
+            self._clock.call_later(throttle_ms, self.admit_waiting_connections)
 
-    def _find_quota(self, host: str) -> float | None:
+    def _find_connection_rate_quota(self, host: str) -> float | None:
         quotas = self.cluster.image.quotas
         for name in (host, None) if quotas else ():
             bound = quotas.get(frozenset({(IP, name)}), {}).get(CREATION_RATE)

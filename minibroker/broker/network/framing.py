@@ -47,7 +47,7 @@ def read_frame_size(data: memoryview, position: int, limit_bytes: int, least_byt
     return size
 
 
-class Pool:
+class FrameMemoryPool:
     """The memory of all partial frames of one kind.
 
     A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress.
@@ -78,11 +78,11 @@ class Pool:
         """Call `callback` when there is room for the next bytes of `frame`; make room if there are idle ones."""
         self.waiting[frame] = callback
         self._growing.pop(frame, None)  # it waits for memory, not for its client
-        self.make_room([frame])
+        self.drop_stalled_frames_until_room([frame])
 
-    def make_room(self, waiting: Iterable[PartialFrame]) -> None:
+    def drop_stalled_frames_until_room(self, waiting_frames: Iterable[PartialFrame]) -> None:
         """Drop frames that have hardly grown for a while, until the waiting ones have room."""
-        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._count_growth_bytes, waiting))
+        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._count_growth_bytes, waiting_frames))
         since_ms = self._now_ms() - PATIENCE_MS
         while lacking_bytes > 0 and self._growing:
             frame, grew_ms = next(iter(self._growing.items()))
@@ -93,7 +93,7 @@ class Pool:
                 lacking_bytes -= self._holders[frame]
                 frame.give_up()
 
-    def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
+    def has_room_for_frame(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Return whether `frame` may hold `size_bytes` in total."""
         more_bytes = size_bytes - self._holders.get(frame, 0)
         return (
@@ -114,19 +114,19 @@ class Pool:
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
             free_bytes -= self._count_growth_bytes(oldest)
-            self._call_waiting_frame(oldest)
+            self._call_back_waiting_frame(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
             free_bytes -= self._count_growth_bytes(waiting)
             if free_bytes < 0:
                 break
-            self._call_waiting_frame(waiting)
+            self._call_back_waiting_frame(waiting)
 
-    def _call_waiting_frame(self, frame: PartialFrame) -> None:
+    def _call_back_waiting_frame(self, frame: PartialFrame) -> None:
         self.note_progress(frame)
         self.waiting.pop(frame)()
 
     def _count_growth_bytes(self, frame: PartialFrame) -> int:
-        return frame.choose_buffer_bytes() - self._holders.get(frame, 0)
+        return frame.choose_next_buffer_bytes() - self._holders.get(frame, 0)
 
 
 class FrameBudget:
@@ -137,8 +137,8 @@ class FrameBudget:
 
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES, clock: Clock | None = None) -> None:
         now_ms = _return_zero_ms if clock is None else clock.monotonic_ms
-        self.small = Pool(SMALL_FRAMES_BYTES, now_ms)
-        self.large = Pool(limit_bytes, now_ms)
+        self.small = FrameMemoryPool(SMALL_FRAMES_BYTES, now_ms)
+        self.large = FrameMemoryPool(limit_bytes, now_ms)
         self._clock = clock
         self._looks_again = False
         self.purgatory = Purgatory()
@@ -154,11 +154,11 @@ class FrameBudget:
     def set_held_bytes(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`, which have already arrived."""
         frame.pool.set_held_bytes(frame, size_bytes)
-        self._update_fullness()
+        self._update_full_flag()
 
     def try_to_reserve_memory(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Book `size_bytes` in total for `frame`; return False, and book nothing, if it must wait."""
-        if not frame.pool.has_room(frame, size_bytes):
+        if not frame.pool.has_room_for_frame(frame, size_bytes):
             return False
         self.set_held_bytes(frame, size_bytes)
         return True
@@ -166,7 +166,7 @@ class FrameBudget:
     def release_frame(self, frame: PartialFrame) -> None:
         """Remove `frame`, and let waiting frames try again."""
         frame.pool.release_frame(frame)
-        self._update_fullness()
+        self._update_full_flag()
 
     def call_when_memory_is_free(self, frame: PartialFrame, callback: Callable[[], None]) -> None:
         """Call `callback` when `try_to_reserve_memory` should be tried again for `frame`."""
@@ -181,15 +181,15 @@ class FrameBudget:
     def _disconnect_stalled_frames(self) -> None:
         self._looks_again = False
         for pool in (self.small, self.large):
-            pool.make_room(list(pool.waiting))
+            pool.drop_stalled_frames_until_room(list(pool.waiting))
         self._schedule_stalled_check()
 
     def add_backlog_bytes(self, more_bytes: int) -> None:
         """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
-        self._update_fullness()
+        self._update_full_flag()
 
-    def _update_fullness(self) -> None:
+    def _update_full_flag(self) -> None:
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def get_buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
@@ -203,7 +203,7 @@ class FrameBudget:
         self._lent = True
         return memoryview(self._memory)[:total_bytes]
 
-    def keep_buffer(self, buffer: memoryview) -> None:
+    def keep_buffer_for_next_frame(self, buffer: memoryview) -> None:
         """Keep the memory of `get_buffer` for the next frame, as it is warm and need not be zeroed."""
         if buffer.obj is self._memory:
             self._lent = False
@@ -265,12 +265,12 @@ class PartialFrame:
         """Return whether the frame waits for memory."""
         return self in self.pool.waiting
 
-    def get_room(self) -> memoryview:
+    def get_buffer_for_next_bytes(self) -> memoryview:
         """Return the buffer for the next bytes; never empty after `grow`."""
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
     def count_filled_bytes(self, count: int) -> None:
-        """Record that `count` bytes were written to the start of `get_room()`."""
+        """Record that `count` bytes were written to the start of `get_buffer_for_next_bytes()`."""
         self._filled += count
         if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
             self._seen_bytes = self._filled
@@ -281,17 +281,17 @@ class PartialFrame:
         """Return the number of missing bytes, once it is known."""
         return self._total - self._filled
 
-    def choose_buffer_bytes(self) -> int:
+    def choose_next_buffer_bytes(self) -> int:
         """Return the next size of the buffer."""
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
-    def grow(self) -> bool:
+    def grow_buffer(self) -> bool:
         """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
         if self._total == 0 and self._filled >= PREFIX_BYTES:
             self._begin_frame()
         if self._filled < len(self._buffer) or self.complete:
             return True
-        size = self.choose_buffer_bytes()
+        size = self.choose_next_buffer_bytes()
         if not self._budget.try_to_reserve_memory(self, size):
             return False
         if isinstance(self._buffer.obj, mmap):
@@ -299,7 +299,7 @@ class PartialFrame:
             return True
         larger = self._budget.get_buffer(size, self._total)
         larger[: self._filled] = self._buffer[: self._filled]
-        self._budget.keep_buffer(self._buffer)
+        self._budget.keep_buffer_for_next_frame(self._buffer)
         self._buffer = larger
         return True
 
@@ -315,5 +315,5 @@ class PartialFrame:
 
     def close(self) -> None:
         """Release the frame's memory, to which other frames may then write."""
-        self._budget.keep_buffer(self._buffer)
+        self._budget.keep_buffer_for_next_frame(self._buffer)
         self._budget.release_frame(self)

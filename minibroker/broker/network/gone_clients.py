@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 API_KEY = Struct(">h")  # begins each request
 
 
-class Nowhere:
+class OutletOfLostClient:
     """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
 
     congested = False

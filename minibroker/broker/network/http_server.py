@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from minibroker.addresses import find_refusal, is_loopback
+from minibroker.addresses import find_reason_to_refuse_request, is_loopback
 
 HEAD_BYTES: Final = 8 << 10
 BODY_BYTES: Final = 64 << 10
@@ -42,16 +42,18 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._accepting: list[asyncio.Task[None]] = []
 
-    async def serve(self, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+    async def serve(self, listening_socket: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept clients on this socket, too. Without TLS, on a loopback address, only names of this machine do."""
-        accept = partial(self._accept_client, is_private=tls is None and is_loopback(bound.getsockname()[0]))
-        self._servers.append(await asyncio.start_server(accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
+        accept = partial(self._accept_client, is_private=tls is None and is_loopback(listening_socket.getsockname()[0]))
+        self._servers.append(await asyncio.start_server(accept, sock=listening_socket, limit=HEAD_BYTES, ssl=tls))
 
-    def serve_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
+    def serve_over_tls(
+        self, listening_socket: socket.socket, get_tls_context: Callable[[], ssl.SSLContext | None]
+    ) -> None:
         """Accept clients on this socket, too, each with the present TLS; None drops the client."""
-        bound.listen()
-        bound.setblocking(False)
-        self._accepting.append(asyncio.ensure_future(self._accept_over_tls(bound, present)))
+        listening_socket.listen()
+        listening_socket.setblocking(False)
+        self._accepting.append(asyncio.ensure_future(self._accept_over_tls(listening_socket, get_tls_context)))
 
     def stop(self) -> None:
         """Accept no more clients, and disconnect them all soon."""
@@ -65,17 +67,19 @@ class HttpServer:
         self.stop()
         await asyncio.gather(*self._accepting, *self._clients, return_exceptions=True)
 
-    async def _accept_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
+    async def _accept_over_tls(
+        self, listening_socket: socket.socket, get_tls_context: Callable[[], ssl.SSLContext | None]
+    ) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            client, _ = await loop.sock_accept(bound)
-            context = present()
+            client, _ = await loop.sock_accept(listening_socket)
+            context = get_tls_context()
             if context is None or len(self._clients) >= CLIENTS_MAX:
                 client.close()
             else:
-                self._run_task(self._shake_hands(client, context))
+                self._run_task(self._complete_tls_handshake(client, context))
 
-    async def _shake_hands(self, client: socket.socket, context: ssl.SSLContext) -> None:
+    async def _complete_tls_handshake(self, client: socket.socket, context: ssl.SSLContext) -> None:
         """Do the handshake with a client; the connection is accepted then."""
         protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_BYTES), self._accept_client)
         try:
@@ -115,7 +119,7 @@ class HttpServer:
     async def _answer_request(self, request: HttpRequest | None, is_private: bool) -> bytes:
         if request is None:
             return encode_http_response("413 Content Too Large")
-        refusal = find_refusal(request.headers, is_private=is_private)
+        refusal = find_reason_to_refuse_request(request.headers, is_private=is_private)
         if refusal is not None:
             text = f"{refusal}; a server for others listens on an address that they can reach\n"
             return encode_http_response("403 Forbidden", text.encode("latin-1"))

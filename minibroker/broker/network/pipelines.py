@@ -16,14 +16,14 @@ REQUESTS_PER_TURN: Final = 64
 TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
 
 
-class Resumable(Protocol):
+class ResumableConnection(Protocol):
     """The part of a connection that is used here."""
 
     def resume_requests(self) -> None:
         """Run the requests that wait, as far as the turn allows."""
 
 
-class Pipelines:
+class ConnectionQueue:
     """The line of connections whose requests wait for a turn."""
 
     __slots__ = ("_call_soon", "_is_due", "_line", "_stop_at")
@@ -31,7 +31,7 @@ class Pipelines:
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self._is_due = False
-        self._line: dict[Resumable, None] = {}
+        self._line: dict[ResumableConnection, None] = {}
         self._stop_at = 0.0  # 0: nothing has asked in this turn
 
     def get_turn_deadline(self) -> float:
@@ -41,7 +41,7 @@ class Pipelines:
             self._schedule_turn()
         return self._stop_at
 
-    def queue_connection(self, connection: Resumable) -> None:
+    def queue_connection(self, connection: ResumableConnection) -> None:
         """Resume `connection` when those before it have had their turn."""
         self._line[connection] = None
         self._schedule_turn()
@@ -49,9 +49,9 @@ class Pipelines:
     def _schedule_turn(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._call_soon(self._run_turn)
+            self._call_soon(self._resume_connections_for_one_turn)
 
-    def _run_turn(self) -> None:
+    def _resume_connections_for_one_turn(self) -> None:
         self._is_due = False
         try:
             self._resume_queued_connections()

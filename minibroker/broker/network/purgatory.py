@@ -12,7 +12,7 @@ OWN_BYTES = 4 << 10
 LIMIT_BYTES = 256 << 20
 
 
-class Waiting(Protocol):
+class WaitingClient(Protocol):
     """The part of a client that is used here."""
 
     def disconnect_unless_answered(self, reason: str) -> None:
@@ -25,9 +25,9 @@ class Purgatory:
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
-        self._held: dict[Waiting, int] = {}
+        self._held: dict[WaitingClient, int] = {}
 
-    def add_request(self, client: Waiting, size_bytes: int) -> None:
+    def add_request(self, client: WaitingClient, size_bytes: int) -> None:
         """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
         if size_bytes <= OWN_BYTES:
             return
@@ -41,6 +41,6 @@ class Purgatory:
             reason = f"its request of {size_bytes} bytes waits, and with those of others that is more than"
             largest.disconnect_unless_answered(f"{reason} {self.limit_bytes}")
 
-    def remove_request(self, client: Waiting) -> None:
+    def remove_request(self, client: WaitingClient) -> None:
         """Remove the waiting request of `client`."""
         self.held_bytes -= self._held.pop(client, 0)

@@ -19,7 +19,7 @@ from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
-from minibroker.broker.network.unread import Unread
+from minibroker.broker.network.unread import UnreadBytes
 from minibroker.operating_system import HAS_SENDFILE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Shared:
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget(clock=clock)
-        self.unread = Unread(self.now_ms)
+        self.unread = UnreadBytes(self.now_ms)
         self.sockets: set[ClientSocket] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
         self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
@@ -126,8 +126,8 @@ class ClientSocket:
 
     def connection_lost(self, error: Exception | None) -> None:
         self._shared.sockets.discard(self)
-        self._drop_queue()
-        self._connection.on_lost()
+        self._drop_queued_output()
+        self._connection.drop_lost_client()
         self._shared.lost(self._connection)
         del self._connection  # which refers to this socket, too
 
@@ -140,7 +140,7 @@ class ClientSocket:
 
     def abort(self) -> None:
         """Close at once."""
-        self._drop_queue()
+        self._drop_queued_output()
         if self._is_full and not self._transport.is_closing():
             # Otherwise the kernel would keep offering data that the client does not read.
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
@@ -202,7 +202,7 @@ class ClientSocket:
             return
         self._queue += items
         if not self._write_paused and not self._pump_due:
-            self._write_pending()
+            self._write_queue_to_kernel()
         elif self._is_full:
             self._report_unread_bytes()
 
@@ -238,35 +238,36 @@ class ClientSocket:
         self._write_paused = self._is_full or self._held
         if not self._write_paused:
             # It may be called inside transport.write: never pump here.
-            self._schedule_pump()
+            self._schedule_output()
 
-    def _schedule_pump(self) -> None:
+    def _schedule_output(self) -> None:
         if not self._pump_due:
             self._pump_due = True
-            self._loop.call_soon(self._pump_output)
+            self._loop.call_soon(self._write_output_and_resume)
 
-    def _pump_output(self) -> None:
+    def _write_output_and_resume(self) -> None:
         self._pump_due = False
         self.progress_ms = self._shared.now_ms()
-        self._write_pending()
+        self._write_queue_to_kernel()
         if self.congested:
             self._report_unread_bytes()
         elif not self._transport.is_closing():
             self._shared.unread.remove_client(self)
             self._connection.resume_requests()
 
-    def _write_pending(self) -> None:
+    def _write_queue_to_kernel(self) -> None:
         """Pass as much to the kernel as it accepts, at most about TURN_BYTES; the only place that writes."""
         budget_bytes = TURN_BYTES
         queue = self._queue
         while queue and not self._write_paused:
             if self._transport.is_closing():
-                self._drop_queue()
+                self._drop_queued_output()
                 return
             if queue[0].__class__ in BYTES:
-                budget_bytes -= self._write_piece() if self._needs_slices(queue[0]) else self._write_joined()
+                is_long = self._must_write_in_pieces(queue[0])
+                budget_bytes -= self._write_piece_of_long_bytes() if is_long else self._write_joined_items()
             elif queue[0] is CLOSE:
-                self._drop_queue()
+                self._drop_queued_output()
                 self._transport.close()
                 return
             elif queue[0].__class__ is Mark:
@@ -274,14 +275,14 @@ class ClientSocket:
             else:
                 budget_bytes -= self._send_region_part(queue[0])
             if budget_bytes <= 0 and queue:
-                self._schedule_pump()
+                self._schedule_output()
                 return
 
-    def _write_joined(self) -> int:
+    def _write_joined_items(self) -> int:
         """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
-        while queue and queue[0].__class__ in JOINED and not self._needs_slices(queue[0]):
+        while queue and queue[0].__class__ in JOINED and not self._must_write_in_pieces(queue[0]):
             joined.append(queue.popleft())
         is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
         if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
@@ -304,11 +305,11 @@ class ClientSocket:
             mark.report_answer_sent()
         return len(data)
 
-    def _needs_slices(self, item: Any) -> bool:
+    def _must_write_in_pieces(self, item: Any) -> bool:
         """Return whether these are bytes that take too long to be encrypted at once."""
         return self._copies and item.__class__ in BYTES and len(item) > TURN_BYTES
 
-    def _write_piece(self) -> int:
+    def _write_piece_of_long_bytes(self) -> int:
         """Write a part of the long bytes at the head of the queue; return how many bytes."""
         data = self._queue[0]
         with memoryview(data) as view:
@@ -325,7 +326,7 @@ class ClientSocket:
         position = region.position + self._sent_bytes
         left = region.size_bytes - self._sent_bytes
         try:
-            send = self._send_copy if self._copies or not HAS_SENDFILE else self._send_file
+            send = self._send_copy_of_region if self._copies or not HAS_SENDFILE else self._send_region_from_file
             sent = send(region, position, left)
         except ConnectionError:
             self.abort()  # the client has disconnected
@@ -342,16 +343,16 @@ class ClientSocket:
             self._sent_bytes += sent
         return sent
 
-    def _send_file(self, region: Any, position: int, left: int) -> int:
+    def _send_region_from_file(self, region: Any, position: int, left_bytes: int) -> int:
         try:
-            sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
+            sent: int = region.file.sendfile(self._descriptor, position, min(left_bytes, TURN_BYTES))
             return sent
         except (BlockingIOError, InterruptedError):
             # The transport cannot report when there is room, except after a write that did not fit.
-            return self._send_copy(region, position, min(left, PILOT_BYTES))
+            return self._send_copy_of_region(region, position, min(left_bytes, PILOT_BYTES))
 
-    def _send_copy(self, region: Any, position: int, left: int) -> int:
-        data = self._read_region(region, position, min(left, COPY_BYTES))
+    def _send_copy_of_region(self, region: Any, position: int, left_bytes: int) -> int:
+        data = self._read_region(region, position, min(left_bytes, COPY_BYTES))
         if data:
             self._transport.write(data)
         return len(data)
@@ -365,7 +366,7 @@ class ClientSocket:
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
             return b""
 
-    def _drop_queue(self) -> None:
+    def _drop_queued_output(self) -> None:
         self._shared.unread.remove_client(self)
         dropped = list(self._queue)
         self._queue.clear()

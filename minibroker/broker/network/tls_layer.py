@@ -116,7 +116,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._transport.pause_reading()  # uvloop continues to read if this is called before it starts
             return
         if self._application is None:
-            self._shake_hands()
+            self._continue_handshake()
         if self._application is not None:
             self._decrypt_received()
 
@@ -139,7 +139,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
         self._limits.release_connection(self)
-        self._add_backlog_difference(0)
+        self._update_backlog_bytes(0)
         if self._application is not None:
             self._application.connection_lost(error)
             self._application = None
@@ -168,9 +168,9 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._loop.call_soon(self.abort)
 
     def _start_handshake_timeout(self) -> None:
-        self._deadline = self._shared.clock.call_later(self._limit_ms, self._on_handshake_timeout)
+        self._deadline = self._shared.clock.call_later(self._limit_ms, self._close_after_handshake_timeout)
 
-    def _shake_hands(self) -> None:
+    def _continue_handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -203,7 +203,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def _on_handshake_timeout(self) -> None:
+    def _close_after_handshake_timeout(self) -> None:
         self._close_with_warning(f"its TLS handshake took more than {self._limit_ms:g} ms")
 
     def _close_with_warning(self, reason: str) -> None:
@@ -231,7 +231,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._flush_output()
         if ended and not self._transport.is_closing():
             self.close()
-        self._add_backlog_difference(self._incoming.pending if self._paused else 0)
+        self._update_backlog_bytes(self._incoming.pending if self._paused else 0)
 
     def _has_undecrypted_data(self) -> bool:
         return bool(self._incoming.pending or self._tls.pending())
@@ -255,7 +255,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             return filled, True
         return filled, False
 
-    def _add_backlog_difference(self, waiting_bytes: int) -> None:
+    def _update_backlog_bytes(self, waiting_bytes: int) -> None:
         """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
             self._shared.budget.add_backlog_bytes(waiting_bytes - self._counted_bytes)

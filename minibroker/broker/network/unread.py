@@ -18,7 +18,7 @@ SECOND_MS: Final = 1000
 TOO_MUCH: Final = "closing %s: it leaves %d bytes of answers unread, and with those of others that is more than %d"
 
 
-class Reader(Protocol):
+class ReadingClient(Protocol):
     """The part of a client that is used here."""
 
     @property
@@ -34,7 +34,7 @@ class Reader(Protocol):
         """Close in the loop's next turn."""
 
 
-class _Holding:
+class _UnreadBytesOfClient:
     """The unread bytes of a client, and since when it has read nothing."""
 
     __slots__ = ("held_bytes", "since_ms", "untaken_bytes")
@@ -50,52 +50,52 @@ class _Holding:
             self.since_ms = now_ms
 
 
-class Unread:
+class UnreadBytes:
     """The unread bytes of all clients. Beyond `limit_bytes`, clients are disconnected."""
 
     def __init__(self, now_ms: Callable[[], float], limit_bytes: int = UNREAD_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._now_ms = now_ms
-        self._holdings: dict[Reader, _Holding] = {}
+        self._holdings: dict[ReadingClient, _UnreadBytesOfClient] = {}
 
-    def set_unread_bytes(self, client: Reader, held_bytes: int) -> None:
+    def set_unread_bytes(self, client: ReadingClient, held_bytes: int) -> None:
         """Set the unread bytes of `client` to `held_bytes`; disconnect clients if the sum is too large."""
         if held_bytes <= OWN_UNREAD_BYTES:
             self.remove_client(client)
             return
         holding = self._holdings.get(client)
         if holding is None:
-            holding = self._holdings[client] = _Holding()
+            holding = self._holdings[client] = _UnreadBytesOfClient()
         holding.set_untaken_bytes(client.count_untaken_bytes(), self._now_ms())
         self.held_bytes += held_bytes - holding.held_bytes
         holding.held_bytes = held_bytes
         if self.held_bytes > self.limit_bytes:
             self._disconnect_until_below_limit(client)
 
-    def remove_client(self, client: Reader) -> None:
+    def remove_client(self, client: ReadingClient) -> None:
         """Remove `client`, for which hardly anything waits any more."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.held_bytes -= holding.held_bytes
 
-    def list_stalled_clients(self, limit_ms: float) -> list[Reader]:
+    def list_stalled_clients(self, limit_ms: float) -> list[ReadingClient]:
         """Return the clients that have read nothing for `limit_ms`; the precision is the interval of the calls."""
-        self._disconnect_stalled()
+        self._disconnect_stalled_clients()
         since_ms = self._now_ms() - limit_ms
         return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
 
-    def _disconnect_stalled(self) -> None:
+    def _disconnect_stalled_clients(self) -> None:
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
             holding.set_untaken_bytes(client.count_untaken_bytes(), now_ms)
 
-    def _disconnect_until_below_limit(self, writing: Reader) -> None:
+    def _disconnect_until_below_limit(self, writing_client: ReadingClient) -> None:
         """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
-        self._disconnect_stalled()
+        self._disconnect_stalled_clients()
         now_ms = self._now_ms()
 
-        def rank_client(item: tuple[Reader, _Holding]) -> tuple[float, int]:
+        def rank_client(item: tuple[ReadingClient, _UnreadBytesOfClient]) -> tuple[float, int]:
             return (now_ms - item[1].since_ms) // SECOND_MS, item[1].held_bytes
 
         for client, holding in sorted(self._holdings.items(), key=rank_client, reverse=True):
@@ -103,7 +103,7 @@ class Unread:
                 return
             self.remove_client(client)
             log.warning(TOO_MUCH, client.peer, holding.held_bytes, self.limit_bytes)
-            if client is writing:
+            if client is writing_client:
                 client.abort_soon()  # it is in the middle of a write
             else:
                 client.abort()

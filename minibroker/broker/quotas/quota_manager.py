@@ -40,7 +40,7 @@ class Quota(NamedTuple):
     who: UserAndClientId
 
 
-class Usage:
+class RequestUsage:
     """The use of a request so far, and the throttle time of its client."""
 
     __slots__ = ("_run_ns", "_since_ns", "frame_bytes", "throttle_ms")
@@ -75,7 +75,7 @@ class Metered:
 
     __slots__ = ("_coroutine", "_usage")
 
-    def __init__(self, usage: Usage, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, usage: RequestUsage, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._usage = usage
         self._coroutine = coroutine
 
@@ -100,7 +100,7 @@ class QuotaClient(Protocol):
 
     node: Node
     client_id: str | None
-    usage: Usage | None
+    usage: RequestUsage | None
 
     @property
     def principal(self) -> Principal:
@@ -141,14 +141,14 @@ class QuotaManager:
         """Return whether there are any quotas."""
         return bool(self._cluster.image.quotas)
 
-    def charge_request(self, client: QuotaClient, usage: Usage, *, produced: bool) -> int:
+    def charge_request(self, client: QuotaClient, usage: RequestUsage, *, is_produce: bool) -> int:
         """Charge a request before its answer; return the throttle time in ms."""
-        if produced:
+        if is_produce:
             throttle_ms = self._charge_value_to_quota(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         return max(usage.throttle_ms, self._charge_request_time(client, usage))
 
-    def charge_fetched_bytes(self, client: QuotaClient, usage: Usage, size_bytes: int) -> bool:
+    def charge_fetched_bytes(self, client: QuotaClient, usage: RequestUsage, size_bytes: int) -> bool:
         """Charge the bytes of an answer, and the time that the request has taken; return whether it may be sent.
 
         If one of the two is over its quota, the client gets an empty answer instead, and the bytes are not charged.
@@ -161,7 +161,7 @@ class QuotaManager:
             self._undo_charge(client, FETCHED, size_bytes)
         return not throttle_ms
 
-    def _charge_request_time(self, client: QuotaClient, usage: Usage) -> int:
+    def _charge_request_time(self, client: QuotaClient, usage: RequestUsage) -> int:
         return min(
             self._charge_value_to_quota(client, REQUESTS, usage.measure_request_time_ns() * PERCENT_A_NS),
             self._make_metric_windows().size_ms,
@@ -182,7 +182,7 @@ class QuotaManager:
         windows = self._make_metric_windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
-    def charge_mutations(self, client: QuotaClient, usage: Usage, count: int, *, strict: bool) -> None:
+    def charge_partition_mutations(self, client: QuotaClient, usage: RequestUsage, count: int, *, strict: bool) -> None:
         """Charge partitions that will be created or deleted.
 
         Raises KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
@@ -196,7 +196,7 @@ class QuotaManager:
         if bucket is None:
             if len(self._buckets) >= KEPT_MAX:
                 del self._buckets[next(iter(self._buckets))]
-            bucket = self._buckets[quota.who] = TokenBucket(self._make_saved_windows())
+            bucket = self._buckets[quota.who] = TokenBucket(self._make_controller_windows())
         if strict:
             throttle_ms = bucket.compute_throttle_ms(quota.bound, now_ms)
             if throttle_ms:
@@ -226,7 +226,7 @@ class QuotaManager:
         settings = self._cluster.settings
         return Windows(settings["quota.window.num"], 1000 * settings["quota.window.size.seconds"])
 
-    def _make_saved_windows(self) -> Windows:
+    def _make_controller_windows(self) -> Windows:
         settings = self._cluster.settings
         size_s: int = settings["controller.quota.window.size.seconds"]
         return Windows(settings["controller.quota.window.num"], 1000 * size_s)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
-    from minibroker.broker.quotas.quota_manager import Usage
+    from minibroker.broker.quotas.quota_manager import RequestUsage
     from minibroker.broker.requests.interceptors import Call
     from minibroker.broker.requests.routes import Route
     from minibroker.broker.security.principals import Principal
@@ -101,7 +101,7 @@ class RequestContext:
         self.was_paused = False  # whether it has needed more than a slice
         self.commits = 0  # of the cluster's metadata, when the handler began
         self.cache_place: Any = None  # of the answer, if it can be cached
-        self.usage: Usage | None = None  # if anybody has a quota
+        self.usage: RequestUsage | None = None  # if anybody has a quota
 
     @property
     def key(self) -> ApiKey:
@@ -162,7 +162,7 @@ class RequestContext:
         usage, self.usage = self.usage, None
         if usage is None:
             return
-        throttle_ms = self.cluster.quotas.charge_request(self, usage, produced=self.route.key == ApiKey.PRODUCE)
+        throttle_ms = self.cluster.quotas.charge_request(self, usage, is_produce=self.route.key == ApiKey.PRODUCE)
         if throttle_ms:
             self.connection.mute()
             self.cluster.clock.call_later(throttle_ms, self.connection.unmute)
@@ -172,7 +172,7 @@ class RequestContext:
     def charge_mutations(self, count: int, *, strict: bool) -> None:
         """Charge partitions that will be created or deleted. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         if self.usage is not None:
-            self.cluster.quotas.charge_mutations(self, self.usage, count, strict=strict)
+            self.cluster.quotas.charge_partition_mutations(self, self.usage, count, strict=strict)
 
     # --- what there is --------------------------------------------------------------------------
 

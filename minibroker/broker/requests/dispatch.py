@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.delayed_operations import ClusterReplaced, Slicer, Stage, in_slices
-from minibroker.broker.quotas.quota_manager import Metered, Usage
+from minibroker.broker.quotas.quota_manager import Metered, RequestUsage
 from minibroker.broker.requests.answers import LastingAnswers
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import (
@@ -40,7 +40,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
-from minibroker.protocol.steps import empty_arrays_in_steps
+from minibroker.protocol.steps import clear_arrays_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -108,7 +108,7 @@ class Dispatcher:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             context = RequestContext(self.cluster, connection, route, correlation_id, header.client_id, self.slicer)
             if self.cluster.image.quotas:
-                context.usage = Usage(len(frame))
+                context.usage = RequestUsage(len(frame))
             elif key == METADATA and not self.interceptors and not route.is_large(frame):
                 answer = self._lasting.find_answer(context, frame[position:])
                 if answer is not None:
@@ -170,7 +170,7 @@ class Dispatcher:
             response = route.make_refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
             raise Unanswerable(reason) from error
-        return authenticator.refuse_after_delay(
+        return authenticator.send_refusal_after_delay(
             reason, encode_answer(response, version, route.answer_start, correlation_id)
         )
 
@@ -302,9 +302,9 @@ class Dispatcher:
         try:
             items, long_arrays = await in_slices(encode_response_in_steps(context, response))
         except AnswerTooLarge as error:
-            self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
+            self.slicer.run_steps_in_slices(clear_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
-        self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *long_arrays)))
+        self.slicer.run_steps_in_slices(clear_arrays_in_steps((*context.long_arrays, *long_arrays)))
         return items
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int) -> list[Any]:

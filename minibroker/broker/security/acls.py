@@ -99,9 +99,9 @@ def check_new_acl(acl: Acl) -> None:
             raise _make_invalid_request_error(f"Invalid CIDR notation '{acl.host}': {error}") from None
 
 
-def _get_enum_name(kind: type[IntEnum], number: int) -> str:
+def _get_enum_name(enum_class: type[IntEnum], number: int) -> str:
     """Return Kafka's word for a number."""
-    return kind(number).name if number in kind.__members__.values() else UNKNOWN
+    return enum_class(number).name if number in enum_class.__members__.values() else UNKNOWN
 
 
 def _make_invalid_request_error(message: str) -> KafkaError:

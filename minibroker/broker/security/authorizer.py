@@ -61,7 +61,7 @@ class Authorizer:
             self._clear_cached_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide_by_acls(str(principal), host, right, name)
+            verdict = self._is_allowed_by_acls(str(principal), host, right, name)
             if len(name) <= MAX_NAME_LENGTH:
                 self._cache_verdict(key, verdict)
         return verdict
@@ -73,7 +73,7 @@ class Authorizer:
             self._clear_cached_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide_on_any_resource(str(principal), host, right)
+            verdict = self._is_allowed_on_any_resource(str(principal), host, right)
             self._cache_verdict(key, verdict)
         return verdict
 
@@ -86,7 +86,7 @@ class Authorizer:
         self._verdicts.clear()
         self._changes = self._acls.changes
 
-    def _decide_by_acls(self, principal: str, host: str, right: Right, name: str) -> bool:
+    def _is_allowed_by_acls(self, principal: str, host: str, right: Right, name: str) -> bool:
         if principal in self._super_users:
             return True
         denying, allowing = DENYING[right.operation], ALLOWING[right.operation]
@@ -101,13 +101,13 @@ class Authorizer:
                     is_allowed = is_allowed or not held.isdisjoint(allowing)
         return is_allowed or (not is_covered and self._allow_without_acl)
 
-    def _decide_on_any_resource(self, principal: str, host: str, right: Right) -> bool:
+    def _is_allowed_on_any_resource(self, principal: str, host: str, right: Right) -> bool:
         """Look for an ACL that allows the operation, and whose pattern is not denied as a whole.
 
         As in Kafka, a resource that no ACL names is tried first, for super users and for resources without an ACL, and
         no operation implies another one here.
         """
-        if self._decide_by_acls(principal, host, right, SOME_NAME):
+        if self._is_allowed_by_acls(principal, host, right, SOME_NAME):
             return True
         denied: set[tuple[int, str]] = set()
         allowed: set[tuple[int, str]] = set()
@@ -124,9 +124,9 @@ class Authorizer:
         return any(not _is_covered_by_denial(pattern, denied) for pattern in allowed)
 
 
-def _is_covered_by_denial(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
+def _is_covered_by_denial(pattern: tuple[int, str], denied_patterns: set[tuple[int, str]]) -> bool:
     """Return whether the denied patterns cover everything that a pattern covers."""
     pattern_type, name = pattern
-    if pattern_type == PatternType.LITERAL and pattern in denied:
+    if pattern_type == PatternType.LITERAL and pattern in denied_patterns:
         return True
-    return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))
+    return any((PatternType.PREFIXED, name[:end]) in denied_patterns for end in range(1, len(name) + 1))

@@ -60,7 +60,7 @@ class KeySet:
         pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
         return now_ms - self._tried_ms >= pause_ms
 
-    def fetch_keys_aside(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
+    def fetch_keys_in_own_thread(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
         """Read the keys and call `then`. Calls during a read wait for that one."""
         if self._waiting is not None:
             self._waiting.append(then)

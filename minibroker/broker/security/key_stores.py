@@ -49,38 +49,42 @@ class BrokerIdentity(NamedTuple):
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
-def load_key_and_certificates(get: GetSetting) -> BrokerIdentity:
+def load_key_and_certificates(get_setting: GetSetting) -> BrokerIdentity:
     """Return the identity from the `ssl.keystore` settings. Raises StoreError."""
-    key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
+    key, chain, location = (
+        get_setting("ssl.keystore.key"),
+        get_setting("ssl.keystore.certificate.chain"),
+        get_setting("ssl.keystore.location"),
+    )
     if key is None and chain is None and location is None:
         raise StoreError("it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain")
-    kind = _get_store_type("ssl.keystore.type", get)
+    kind = _get_store_type("ssl.keystore.type", get_setting)
     if (key is None) != (chain is None):
         raise StoreError("ssl.keystore.key and ssl.keystore.certificate.chain go together, and one of them is not set")
-    _check_single_key_source("ssl.keystore", kind, key, location, get)
+    _check_single_key_source("ssl.keystore", kind, key, location, get_setting)
     if kind == PEM:
         text = _read_pem_or_key_file("ssl.keystore.location", location).decode("latin-1") if key is None else None
-        pair = _parse_pem_identity(text or key, text or chain, get("ssl.key.password"))
+        pair = _parse_pem_identity(text or key, text or chain, get_setting("ssl.key.password"))
     else:
         content = _read_store_file("ssl.keystore", location)
         read = _parse_jks_identity if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_identity
-        pair = read(content, location, get)
+        pair = read(content, location, get_setting)
     return _check_key_matches_certificate(pair)
 
 
-def load_trusted_certificates(get: GetSetting) -> tuple[x509.Certificate, ...] | None:
+def load_trusted_certificates(get_setting: GetSetting) -> tuple[x509.Certificate, ...] | None:
     """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
-    given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
-    kind = _get_store_type("ssl.truststore.type", get)
+    given, location = get_setting("ssl.truststore.certificates"), get_setting("ssl.truststore.location")
+    kind = _get_store_type("ssl.truststore.type", get_setting)
     if given is None and location is None:
-        if get("ssl.truststore.password") is not None:
+        if get_setting("ssl.truststore.password") is not None:
             raise StoreError("ssl.truststore.password is set, and ssl.truststore.location is not")
         return None
-    _check_single_key_source("ssl.truststore", kind, given, location, get)
+    _check_single_key_source("ssl.truststore", kind, given, location, get_setting)
     if kind == PEM:
         text = _read_pem_or_key_file("ssl.truststore.location", location).decode("latin-1") if given is None else given
         return _parse_certificates("ssl.truststore", text)
-    content, password = _read_store_file("ssl.truststore", location), get("ssl.truststore.password")
+    content, password = _read_store_file("ssl.truststore", location), get_setting("ssl.truststore.password")
     read = _parse_jks_trust_store if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_certificates
     certificates = read(content, location, password)
     if not certificates:
@@ -88,18 +92,18 @@ def load_trusted_certificates(get: GetSetting) -> tuple[x509.Certificate, ...] |
     return certificates
 
 
-def _get_store_type(name: str, get: GetSetting) -> str:
-    kind: str = get(name)
+def _get_store_type(name: str, get_setting: GetSetting) -> str:
+    kind: str = get_setting(name)
     if kind != PEM and kind.upper() not in TYPES[1:]:
         raise StoreError(f"{name}={kind} is none of {', '.join(TYPES)}")
     return kind if kind == PEM else kind.upper()
 
 
 def _check_single_key_source(
-    store: str, kind: str, key_text: str | None, location: str | None, get: GetSetting
+    store: str, kind: str, key_text: str | None, location: str | None, get_setting: GetSetting
 ) -> None:
     """Raise StoreError unless a store has exactly one source, and a password if its type needs one."""
-    password = get(f"{store}.password")
+    password = get_setting(f"{store}.password")
     if key_text is not None and kind != PEM:
         raise StoreError(f"{store}.type={kind}: only PEM can be given as a text, and not as a file")
     if key_text is not None and location is not None:
@@ -179,8 +183,8 @@ def _read_store_file(store: str, location: str) -> bytes:
     return content
 
 
-def _parse_pkcs12_identity(content: bytes, location: str, get: GetSetting) -> BrokerIdentity:
-    password, of_key = get("ssl.keystore.password"), get("ssl.key.password")
+def _parse_pkcs12_identity(content: bytes, location: str, get_setting: GetSetting) -> BrokerIdentity:
+    password, of_key = get_setting("ssl.keystore.password"), get_setting("ssl.key.password")
     if of_key not in (None, password):
         raise StoreError("ssl.key.password differs from ssl.keystore.password; in PKCS12 they have to be the same")
     store = _parse_pkcs12("ssl.keystore", content, location, password)
@@ -221,9 +225,9 @@ def _order_certificate_chain(
 # --- JKS ------------------------------------------------------------------------------------------
 
 
-def _parse_jks_identity(content: bytes, location: str, get: GetSetting) -> BrokerIdentity:
+def _parse_jks_identity(content: bytes, location: str, get_setting: GetSetting) -> BrokerIdentity:
     """Return the first private key of a JKS file with its chain. The key may have its own password."""
-    name, password, of_key = "ssl.keystore", get("ssl.keystore.password"), get("ssl.key.password")
+    name, password, of_key = "ssl.keystore", get_setting("ssl.keystore.password"), get_setting("ssl.key.password")
     store = _parse_jks(name, content, location, password)
     if not store.keys or not store.keys[0].chain:
         raise StoreError(f"{name}.location: {location} holds no private key with a certificate")

@@ -45,7 +45,7 @@ SIGNED: Final = (
 )
 
 
-class ExchangeSurroundings(ClockAndThreads, KnownCredentials, Protocol):
+class ExchangeEnvironment(ClockAndThreads, KnownCredentials, Protocol):
     """What an exchange needs from the broker."""
 
     def make_nonce(self) -> str:
@@ -55,7 +55,7 @@ class ExchangeSurroundings(ClockAndThreads, KnownCredentials, Protocol):
 class Mechanism(NamedTuple):
     """One mechanism of a listener. `max_reauth_ms` limits the lifetime of sessions; 0 means no limit."""
 
-    begin: Callable[[ExchangeSurroundings], Exchange]
+    begin: Callable[[ExchangeEnvironment], Exchange]
     max_reauth_ms: int
 
 
@@ -86,7 +86,7 @@ def _make_sasl_mechanism(settings: Settings, listener: str, name: str) -> Mechan
     return Mechanism(_make_exchange_factory(name, options), max_reauth_ms)
 
 
-def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[ExchangeSurroundings], Exchange]:
+def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[ExchangeEnvironment], Exchange]:
     """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = parse_plain_users(options)
@@ -116,7 +116,7 @@ def _parse_jaas_options(settings: Settings, listener: str, mechanism: str) -> Ma
 
 def _make_unsecured_or_signed_tokens_factory(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
-) -> Callable[[ExchangeSurroundings], TokenValidator]:
+) -> Callable[[ExchangeEnvironment], TokenValidator]:
     """Return a function that makes the validator of tokens. Raises SettingsError."""
     url = get_listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
@@ -134,7 +134,7 @@ def _make_unsecured_or_signed_tokens_factory(
 
 def _make_signed_tokens_factory(
     settings: Settings, listener: str, url: str | None
-) -> Callable[[ExchangeSurroundings], TokenValidator]:
+) -> Callable[[ExchangeEnvironment], TokenValidator]:
     objection = find_url_objection(url)
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")

@@ -94,10 +94,10 @@ def _parse_first_message(message: bytes) -> tuple[str, str]:
     return match["identity"] or "", auth["token"]
 
 
-def _encode_refusal(refused: TokenRefused) -> str:
-    if refused.scope is None:
+def _encode_refusal(refusal: TokenRefused) -> str:
+    if refusal.scope is None:
         return '{"status":"invalid_token"}'
-    return f'{{"status":"insufficient_scope", "scope":"{refused.scope}"}}'
+    return f'{{"status":"insufficient_scope", "scope":"{refusal.scope}"}}'
 
 
 # --- JSON web tokens ----------------------------------------------------------------------------
@@ -131,13 +131,13 @@ def get_time_claim_ms(claims: dict[str, Any], name: str) -> int | None:
     return int(value * 1000)
 
 
-def get_name_claim(claims: dict[str, Any], claim: str) -> str:
+def get_name_claim(claims: dict[str, Any], claim_name: str) -> str:
     """Return the principal's name. Raises TokenRefused."""
-    name = claims.get(claim)
+    name = claims.get(claim_name)
     if not isinstance(name, str) or not name.strip():
-        raise TokenRefused(f"its claim {claim} names nobody")
+        raise TokenRefused(f"its claim {claim_name} names nobody")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise TokenRefused(f"its claim {claim} has half of a surrogate pair, which is no text") from None
+        raise TokenRefused(f"its claim {claim_name} has half of a surrogate pair, which is no text") from None
     return name

@@ -95,16 +95,16 @@ def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterati
 
 
 def make_scram_credential(
-    name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted: bytes
+    name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted_password: bytes
 ) -> UserScramCredentialRecord:
     """Return the record of a user. The salted password cannot be computed from it."""
-    client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash_name)
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism,
         salt=salt,
         stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", mechanism.hash_name),
+        server_key=hmac.digest(salted_password, b"Server Key", mechanism.hash_name),
         iterations=iterations,
     )
 
@@ -124,7 +124,7 @@ def exchange_scram_proof(mechanism: ScramMechanism, clients: KnownCredentials, s
         credential_of_client = None if token is None else token.credential
     else:
         credential_of_client, others = clients.find_credential(name, mechanism), clients.iterate_credentials(mechanism)
-    known = credential_of_client or _invent_credential(name, mechanism, others)
+    known = credential_of_client or _make_fake_credential(name, mechanism, others)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
     nonce = first["nonce"] + server_nonce
@@ -167,11 +167,11 @@ class CredentialShape(NamedTuple):
     is_text: bool = False
 
 
-def _invent_credential(
-    name: str, mechanism: ScramMechanism, others: Iterable[UserScramCredentialRecord]
+def _make_fake_credential(
+    name: str, mechanism: ScramMechanism, other_credentials: Iterable[UserScramCredentialRecord]
 ) -> UserScramCredentialRecord:
     """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
-    shapes = {CredentialShape(len(each.salt), each.iterations, each.salt.isalnum()) for each in others} or {
+    shapes = {CredentialShape(len(each.salt), each.iterations, each.salt.isalnum()) for each in other_credentials} or {
         CredentialShape()
     }
     # Chosen so that another shape changes as few names as possible.

@@ -74,10 +74,10 @@ class SignedTokens:
         except TokenRefused:
             return None
         if self._keys.is_refresh_due(now_ms):
-            self._keys.fetch_keys_aside(self._source.run_detached, now_ms, lambda: None)
+            self._keys.fetch_keys_in_own_thread(self._source.run_detached, now_ms, lambda: None)
         if not self._keys.should_fetch_for_key(key_id, now_ms):
             return None
-        return lambda then: self._keys.fetch_keys_aside(self._source.run_detached, now_ms, then)
+        return lambda then: self._keys.fetch_keys_in_own_thread(self._source.run_detached, now_ms, then)
 
     def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""

@@ -160,7 +160,11 @@ def _get_last_written_ns(location: str | None) -> int | None:
 
 
 def _make_ssl_context(
-    name: str, protocol: str, settings: Settings, identity: BrokerIdentity, anchors: tuple[x509.Certificate, ...] | None
+    name: str,
+    protocol: str,
+    settings: Settings,
+    identity: BrokerIdentity,
+    trusted_certificates: tuple[x509.Certificate, ...] | None,
 ) -> ssl.SSLContext:
     """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -172,12 +176,14 @@ def _make_ssl_context(
         except (ssl.SSLError, OSError) as error:
             raise StoreError(f"the key store cannot be used: {getattr(error, 'reason', None) or error}") from None
     context.verify_mode = CLIENT_AUTH[_get_client_auth(name, protocol, settings)]
-    if anchors is None:
+    if trusted_certificates is None:
         if context.verify_mode != ssl.CERT_NONE:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     else:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, each certificate is a trust anchor
-        context.load_verify_locations(cadata=b"".join(anchor.public_bytes(Encoding.DER) for anchor in anchors))
+        context.load_verify_locations(
+            cadata=b"".join(anchor.public_bytes(Encoding.DER) for anchor in trusted_certificates)
+        )
     return context
 
 

@@ -75,9 +75,9 @@ class UnsecuredTokens:
         return TokenIdentity(name, expires_ms)
 
 
-def _get_scope_claim(claims: dict[str, Any], claim: str) -> list[str]:
+def _get_scope_claim(claims: dict[str, Any], claim_name: str) -> list[str]:
     """Return the elements of the scope; a text is one, as in Kafka."""
-    value = claims.get(claim)
+    value = claims.get(claim_name)
     if isinstance(value, str):
         return [value.strip()]
     return [each.strip() for each in value if isinstance(each, str)] if isinstance(value, list) else []

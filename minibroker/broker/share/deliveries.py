@@ -62,7 +62,7 @@ class DeliveryPortions:
         return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched))
 
     def choose_ranges_to_acquire(
-        self, origin: AcquiredRange, runs: Sequence[DeliveryRun], fetched: range, max_records: int | None
+        self, acquired_range: AcquiredRange, runs: Sequence[DeliveryRun], fetched: range, max_records: int | None
     ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
 
@@ -75,7 +75,7 @@ class DeliveryPortions:
             if is_last and count:
                 break
             if run.count >= self._threshold and portion is None:
-                portion = max(1, origin.size >> (run.count - self._threshold + 1))
+                portion = max(1, acquired_range.size >> (run.count - self._threshold + 1))
             first, last = max(run.first, fetched.start), min(run.last, fetched.stop - 1)
             ends = [last - first + 1, 1 if is_last else None, None if max_records is None else max_records - count]
             if portion is not None and portion > count:
@@ -159,7 +159,7 @@ class Deliveries:
     def acquire_records(
         self,
         member_id: str,
-        bounds: Sequence[tuple[int, int]],
+        batch_bounds: Sequence[tuple[int, int]],
         limits: ShareLimits,
         now_ms: int,
         max_records: int,
@@ -167,16 +167,16 @@ class Deliveries:
         *,
         strict: bool = False,
     ) -> list[AcquiredRecords]:
-        """Acquire records of batches read from `find_next_offset` on: their `bounds`, each first and last offset.
+        """Acquire records of batches read from `find_next_offset` on: their `batch_bounds`, each first and last offset.
 
         Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
         (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches. Offsets
         before the first batch do not exist any more.
         """
-        if not bounds or max_records <= 0:
+        if not batch_bounds or max_records <= 0:
             return []
-        self._archive_compacted_offsets(bounds[0][0])
-        fetched = range(bounds[0][0], bounds[-1][1] + 1)
+        self._archive_compacted_offsets(batch_bounds[0][0])
+        fetched = range(batch_bounds[0][0], batch_bounds[-1][1] + 1)
         most = min(max_records, limits.record_locks - self.in_flight_count)
         if most <= 0:
             most = min(max_records, self.end_offset - self.find_next_offset())
@@ -204,7 +204,7 @@ class Deliveries:
             if is_throttled and chosen:
                 return acquired
         return acquired + self._acquire_records_not_in_flight(
-            member_id, bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
+            member_id, batch_bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
         )
 
     def _group_runs_by_origin(self, fetched: range) -> list[tuple[AcquiredRange, list[DeliveryRun]]]:
@@ -235,7 +235,7 @@ class Deliveries:
     def _acquire_records_not_in_flight(
         self,
         member_id: str,
-        bounds: Sequence[tuple[int, int]],
+        batch_bounds: Sequence[tuple[int, int]],
         last: int,
         records_left: int,
         batch_size: int,
@@ -244,15 +244,15 @@ class Deliveries:
         strict: bool,
     ) -> list[AcquiredRecords]:
         """Acquire records that were never delivered, behind the end offset."""
-        first = max(bounds[0][0], self.end_offset)
+        first = max(batch_bounds[0][0], self.end_offset)
         if first > last or records_left <= 0:
             return []
         if first > self.end_offset and not self._runs:
             self.start_offset = self.end_offset = first  # nothing is in flight: the offsets before do not exist
-        end = min(_find_last_offset_of_batch(bounds, first + records_left - 1), last)
+        end = min(_find_last_offset_of_batch(batch_bounds, first + records_left - 1), last)
         known = min(end, first + records_left - 1) if strict else end
         starts = [first]
-        for base, _ in bounds:
+        for base, _ in batch_bounds:
             if base - starts[-1] >= batch_size and base <= known and not strict:
                 starts.append(base)
         if first > self.end_offset:
@@ -269,9 +269,9 @@ class Deliveries:
         self.end_offset = end + 1
         return acquired
 
-    def undo_acquisition(self, member_id: str, acquired: Iterable[AcquiredRecords]) -> None:
+    def undo_acquisition(self, member_id: str, acquired_records: Iterable[AcquiredRecords]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
-        for first, last, _ in acquired:
+        for first, last, _ in acquired_records:
             for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
                 if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
                     run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
@@ -325,11 +325,13 @@ class Deliveries:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             offset = run.last + 1
 
-    def release_acquired_runs(self, limits: ShareLimits, which: Callable[[DeliveryRun], bool]) -> list[StateBatch]:
+    def release_acquired_runs(
+        self, limits: ShareLimits, is_released: Callable[[DeliveryRun], bool]
+    ) -> list[StateBatch]:
         """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
         changed = []
         for run in self._runs:
-            if run.state == DeliveryState.ACQUIRED and which(run):
+            if run.state == DeliveryState.ACQUIRED and is_released(run):
                 changed.append(self._end_acquisition_lock(run, AcknowledgeType.RELEASE, limits))
         return changed
 
@@ -341,13 +343,15 @@ class Deliveries:
             changed.append(run.make_state_batch())
         return changed
 
-    def _end_acquisition_lock(self, run: DeliveryRun, kind: AcknowledgeType, limits: ShareLimits) -> StateBatch:
+    def _end_acquisition_lock(
+        self, run: DeliveryRun, acknowledge_type: AcknowledgeType, limits: ShareLimits
+    ) -> StateBatch:
         """End the lock of an acquired run, as its member says; of one whose lock ends by itself it says release."""
-        is_last = kind == AcknowledgeType.RELEASE and run.count >= limits.deliveries
-        run.state = DeliveryState.ARCHIVED if is_last else NEXT[kind]
-        if limits.has_dead_letters and (is_last or kind == AcknowledgeType.REJECT):
+        is_last = acknowledge_type == AcknowledgeType.RELEASE and run.count >= limits.deliveries
+        run.state = DeliveryState.ARCHIVED if is_last else NEXT[acknowledge_type]
+        if limits.has_dead_letters and (is_last or acknowledge_type == AcknowledgeType.REJECT):
             run.state = DeliveryState.ARCHIVING
-            self.given_up.append(GivenUp(run.first, run.last, run.count, kind == AcknowledgeType.REJECT))
+            self.given_up.append(GivenUp(run.first, run.last, run.count, acknowledge_type == AcknowledgeType.REJECT))
         run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
         return run.make_state_batch()
 
@@ -409,10 +413,10 @@ class Deliveries:
         return runs[start : end + 1]
 
 
-def _find_last_offset_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -> int:
+def _find_last_offset_of_batch(batch_bounds: Sequence[tuple[int, int]], offset: int) -> int:
     """Return the last offset of the batch that contains `offset`, or `offset` itself behind the last batch."""
-    index = bisect_left(bounds, offset, key=lambda each: each[1])
-    return bounds[index][1] if index < len(bounds) else offset
+    index = bisect_left(batch_bounds, offset, key=lambda each: each[1])
+    return batch_bounds[index][1] if index < len(batch_bounds) else offset
 
 
 def _iterate_runs_of_equal_type(

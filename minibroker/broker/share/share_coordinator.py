@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, encode_record_entry
-from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.coordination.runtime import CoordinatorRuntime, ValuesByPartition
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
 from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import (
@@ -55,7 +55,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, SHARE_STATE_TOPIC, SETTINGS)
-        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log.get_partition_index)
+        self.states: ValuesByPartition[tuple[ShareKey, ShareState]] = ValuesByPartition(self.log.get_partition_index)
 
     def make_shard(self, index: int) -> ShareShard:
         return ShareShard(self, index)

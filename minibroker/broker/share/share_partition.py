@@ -92,17 +92,19 @@ class SharePartition:
         """Return the batches with the next records that can be acquired, or None. Raises KafkaError."""
         log_start, deliveries = self.partition.log.log_start_offset, self.deliveries
         if deliveries.advance_start_offset(log_start):
-            self._persist_changes([])
+            self._persist_changed_batches([])
         if not self.has_room_for_records:
             return None
-        return self.partition.log.read(deliveries.find_next_offset(), max_bytes, limit_offset=self._get_lock_limit())
+        return self.partition.log.read(
+            deliveries.find_next_offset(), max_bytes, limit_offset=self._get_end_of_readable_records()
+        )
 
     @property
     def has_room_for_records(self) -> bool:
         """Whether there are records to acquire again, or room for new ones."""
         return self.deliveries.has_room_for_deliveries(self.limits)
 
-    def _get_lock_limit(self) -> int:
+    def _get_end_of_readable_records(self) -> int:
         kept = self.partition.log
         return kept.last_stable_offset if self._reads_committed_only() else kept.high_watermark
 
@@ -124,19 +126,19 @@ class SharePartition:
         if acquired and self._reads_committed_only():
             acquired, changed = self._archive_aborted_records(acquired, [header for _, header in headers])
         if changed or deliveries.start_offset != start:
-            self._persist_changes(changed)
+            self._persist_changed_batches(changed)
         self._restart_lock_timer()
         return None if not acquired else DeliveredBatches(_cut_region_to_acquired(region, headers, acquired), acquired)
 
     def _archive_aborted_records(
-        self, acquired: Sequence[AcquiredRecords], headers: Sequence[BatchHeader]
+        self, acquired_records: Sequence[AcquiredRecords], headers: Sequence[BatchHeader]
     ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
         left: list[AcquiredRecords] = []
         changed: list[StateBatch] = []
         aborted = self._find_aborted_batches(headers)
         position = 0
-        for one in acquired:
+        for one in acquired_records:
             first = one.first
             while position < len(aborted) and aborted[position].base_offset <= one.last:
                 start, stop = max(aborted[position].base_offset, first), min(aborted[position].last_offset, one.last)
@@ -159,9 +161,9 @@ class SharePartition:
             ended.setdefault(one.producer_id, []).append(one)
         return [header for header in headers if header.is_transactional and _is_aborted(header, ended)]
 
-    def undo_acquisition(self, member_id: str, delivered: DeliveredBatches) -> None:
+    def undo_acquisition(self, member_id: str, delivered_batches: DeliveredBatches) -> None:
         """Undo an acquisition whose records are not sent."""
-        self.deliveries.undo_acquisition(member_id, delivered.acquired)
+        self.deliveries.undo_acquisition(member_id, delivered_batches.acquired)
         self._restart_lock_timer()
         self._wake_waiters()
 
@@ -172,7 +174,7 @@ class SharePartition:
         now_ms = int(self._cluster.clock.monotonic_ms())
         changed = self.deliveries.acknowledge_records(member_id, acknowledgements, self.limits, now_ms)
         if changed:
-            return self._persist_changes(changed)
+            return self._persist_changed_batches(changed)
         self._restart_lock_timer()  # the locks may have been renewed
         return self._shares.coordinator.make_durability_wait(self.key.coordinator_key)
 
@@ -180,7 +182,7 @@ class SharePartition:
         """Release the records of a member whose session has ended."""
         changed = self.deliveries.release_acquired_runs(self.limits, lambda run: run.member_id == member_id)
         if changed:
-            self._persist_changes_or_log_error(changed)
+            self._persist_changed_batches_or_log_error(changed)
 
     def release_expired_locks(self, *, release_all: bool = False) -> None:
         """Release the records whose locks have ended, or all."""
@@ -190,16 +192,16 @@ class SharePartition:
         )
         if changed:
             log.info("%s: the locks of %d ranges of records have ended", self, len(changed))
-            self._persist_changes_or_log_error(changed)
+            self._persist_changed_batches_or_log_error(changed)
         self._restart_lock_timer()
 
-    def _persist_changes_or_log_error(self, changed_batches: list[StateBatch]) -> None:
+    def _persist_changed_batches_or_log_error(self, changed_batches: list[StateBatch]) -> None:
         try:
-            self._persist_changes(changed_batches)
+            self._persist_changed_batches(changed_batches)
         except KafkaError as error:
             log.error("%s cannot be kept: %s", self, error)
 
-    def _persist_changes(self, changed_batches: list[StateBatch]) -> Wait:
+    def _persist_changed_batches(self, changed_batches: list[StateBatch]) -> Wait:
         """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
@@ -249,7 +251,7 @@ class SharePartition:
     def _archive_given_up_records(self, record_ranges: Sequence[GivenUp]) -> None:
         if self._shares.find_share_partition(self.key) is self:
             changed = [batch for one in record_ranges for batch in self.deliveries.archive_offsets(one.first, one.last)]
-            self._persist_changes_or_log_error(changed)
+            self._persist_changed_batches_or_log_error(changed)
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -277,28 +279,28 @@ class SharePartition:
             waiter.notify_partition_changed()
 
 
-def _list_batch_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
+def _list_batch_headers(region: Region, last_needed_offset: int) -> list[tuple[int, BatchHeader]]:
     """Return position and header of the batches up to an offset, at least of one."""
     found: list[tuple[int, BatchHeader]] = []
     for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
         found.append((position, header))
-        if header.last_offset >= last_needed:
+        if header.last_offset >= last_needed_offset:
             break
     return found
 
 
-def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransaction]]) -> bool:
-    """Return whether a batch is of an aborted transaction. `ended` has these by producer id, in order."""
-    transactions = ended.get(header.producer_id, ())
+def _is_aborted(header: BatchHeader, aborted_transactions: Mapping[int, Sequence[AbortedTransaction]]) -> bool:
+    """Return whether a batch is of one of the `aborted_transactions`, which are by producer id, in order."""
+    transactions = aborted_transactions.get(header.producer_id, ())
     index = bisect_right(transactions, header.base_offset, key=attrgetter("first_offset")) - 1
     return index >= 0 and not header.is_control and header.base_offset <= transactions[index].last_offset
 
 
 def _cut_region_to_acquired(
-    region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired: Sequence[AcquiredRecords]
+    region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired_records: Sequence[AcquiredRecords]
 ) -> Region:
     """Return the batches of a region that have acquired records, and those between."""
-    first, last = acquired[0].first, acquired[-1].last
+    first, last = acquired_records[0].first, acquired_records[-1].last
     positions = [
         (position, position + header.size_bytes, header.last_offset)
         for position, header in headers

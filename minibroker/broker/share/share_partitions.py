@@ -63,9 +63,9 @@ class ShareSession:
         self.wanted: dict[SharedPartition, str | None] = {}
         self.connection = connection
 
-    def move_partitions_to_end(self, wanted: Iterable[SharedPartition]) -> None:
+    def move_partitions_to_end(self, partitions: Iterable[SharedPartition]) -> None:
         """Let others come first the next time."""
-        for one in wanted:
+        for one in partitions:
             if one in self.wanted:
                 self.wanted[one] = self.wanted.pop(one)
 

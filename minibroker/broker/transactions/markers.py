@@ -158,7 +158,7 @@ class MarkerSender:
         self._try_to_write_markers_later(transactional_id, RETRY_MS)
 
     def _write_markers(
-        self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
+        self, transaction: Transaction, unmarked_partitions: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
         """Write the markers at the leaders of these partitions. Raises KafkaError."""
         cluster = self._coordinator.cluster
@@ -170,22 +170,26 @@ class MarkerSender:
             topic = cluster.image.topics.get(name)
             partition = None if topic is None else topic.find_partition(index)
             if partition is None:  # of a deleted topic
-                missing.discard((name, index))
+                unmarked_partitions.discard((name, index))
             elif (node := cluster.nodes.get(partition.leader_id)) is not None:
                 self._note_marker_written(
                     transaction,
-                    missing,
+                    unmarked_partitions,
                     (name, index),
                     write_marker_or_return_error(cluster, node, ending, name, index),
                 )
 
     def _note_marker_written(
-        self, transaction: Transaction, missing: set[TopicPartition], partition: TopicPartition, code: ErrorCode
+        self,
+        transaction: Transaction,
+        unmarked_partitions: set[TopicPartition],
+        partition: TopicPartition,
+        code: ErrorCode,
     ) -> None:
         if code in DONE:
-            missing.discard(partition)
+            unmarked_partitions.discard(partition)
         elif code in GIVEN_UP:
             log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *partition, code.name)
-            missing.discard(partition)
+            unmarked_partitions.discard(partition)
         else:
             log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *partition, code.name)

@@ -12,7 +12,7 @@ from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.steps import Steps, map_in_steps
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps
 from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         producer = wanted.producer_id, wanted.producer_epoch
         ending = EndedTransaction(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
-            partitions = yield from map_in_steps(
+            partitions = yield from apply_to_items_in_steps(
                 partial(_write_marker_and_answer, cluster, node, ending, topic.name), topic.partition_indexes
             )
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
@@ -85,7 +85,7 @@ def write_marker_or_return_error(
 def _append_marker(cluster: Cluster, partition: Partition, ending: EndedTransaction) -> None:
     partition.check_min_isr()
     header, committed = ending.header, ending.marker.committed
-    partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)
+    partition.log.producers.check_marker_may_end_transaction(header, ending.marker, ending.transaction_version)
     partition.append_batches(cluster.turn, ending.batch, [header])  # which sets offset and epoch in it, and writes it
     for watcher in cluster.watchers:
         watcher.on_transaction_ended(partition.topic.name, partition.index, header.producer_id, committed=committed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
-from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.coordination.runtime import CoordinatorRuntime, ValuesByPartition
 from minibroker.broker.metadata.features import TRANSACTION_VERSION
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
@@ -60,7 +60,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
-        self.transactions: ByPartition[Transaction] = ByPartition(self.log.get_partition_index)
+        self.transactions: ValuesByPartition[Transaction] = ValuesByPartition(self.log.get_partition_index)
         self.markers = MarkerSender(self)
         self.expiry = TransactionExpiry(self)
 
@@ -158,11 +158,12 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         )
         self._append_decision_and_send_markers(after)
 
-    def _append_decision_and_send_markers(self, after: Transaction) -> None:
+    def _append_decision_and_send_markers(self, new_transaction: Transaction) -> None:
         """Write the decision; its markers follow once it is durable, after a crash at the next start."""
-        self._append_and_apply_transaction(after)
+        self._append_and_apply_transaction(new_transaction)
         self.call_when_durable(
-            after.transactional_id, lambda failure: None if failure else self.markers.send_markers(after)
+            new_transaction.transactional_id,
+            lambda failure: None if failure else self.markers.send_markers(new_transaction),
         )
 
     def complete_transaction(self, transactional_id: str) -> None:
@@ -175,9 +176,11 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         self.append_entries(transactional_id, [encode_transaction_tombstone(transactional_id)])
         del self.transactions[transactional_id]
 
-    def _append_and_apply_transaction(self, after: Transaction) -> None:
-        self.append_entries(after.transactional_id, [encode_transaction(after, self.transaction_version)])
-        self.transactions[after.transactional_id] = after
+    def _append_and_apply_transaction(self, new_transaction: Transaction) -> None:
+        self.append_entries(
+            new_transaction.transactional_id, [encode_transaction(new_transaction, self.transaction_version)]
+        )
+        self.transactions[new_transaction.transactional_id] = new_transaction
 
 
 class TransactionShard:
@@ -226,16 +229,16 @@ class TransactionExpiry:
             self._repeat_for_each_transaction(ABORT_INTERVAL, self._abort_if_timed_out)
             self._repeat_for_each_transaction(FORGET_INTERVAL, self._delete_if_unused)
 
-    def _repeat_for_each_transaction(self, interval: str, work: Callable[[Transaction], None]) -> None:
+    def _repeat_for_each_transaction(self, interval_setting: str, work: Callable[[Transaction], None]) -> None:
         cluster = self._coordinator.cluster
 
         def visit_all_transactions() -> None:
             transactions = self._coordinator.transactions.iterate_present_values()
             run_chore_in_slices(
-                cluster.clock, work, transactions, lambda: self._repeat_for_each_transaction(interval, work)
+                cluster.clock, work, transactions, lambda: self._repeat_for_each_transaction(interval_setting, work)
             )
 
-        cluster.clock.call_later(cluster.settings[interval], visit_all_transactions)
+        cluster.clock.call_later(cluster.settings[interval_setting], visit_all_transactions)
 
     def _abort_if_timed_out(self, transaction: Transaction) -> None:
         """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""

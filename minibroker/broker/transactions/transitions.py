@@ -145,15 +145,15 @@ def end_transaction(
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     if client_version >= OWN_EPOCHS:
-        return _end_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
+        return _end_transaction_with_epoch_bump(transaction, producer, commit, client_version, now_ms, new_producer_id)
     _check_producer(transaction, producer)
     if transaction.state is TransactionState.ONGOING:
-        return _transition_to_prepare_end(transaction, commit, client_version, now_ms)
+        return _transition_to_prepare_commit_or_abort(transaction, commit, client_version, now_ms)
     _check_ended_with_outcome(transaction, commit)
     return transaction
 
 
-def _end_with_own_epoch(
+def _end_transaction_with_epoch_bump(
     transaction: Transaction,
     producer: tuple[int, int],
     commit: bool,
@@ -165,7 +165,7 @@ def _end_with_own_epoch(
 
     A transaction without partitions can be aborted, but not committed.
     """
-    again = _is_retry_of_end(transaction, producer)
+    again = _is_retry_of_end_txn(transaction, producer)
     if producer[0] != transaction.producer_id and not again:
         raise _make_wrong_producer_id_error(transaction, producer[0])
     current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
@@ -180,10 +180,10 @@ def _end_with_own_epoch(
         transaction = transaction.copy()
         transaction.start_ms = now_ms
     next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-    return _transition_to_prepare_end(transaction, commit, client_version, now_ms, next_producer_id)
+    return _transition_to_prepare_commit_or_abort(transaction, commit, client_version, now_ms, next_producer_id)
 
 
-def _is_retry_of_end(transaction: Transaction, producer: tuple[int, int]) -> bool:
+def _is_retry_of_end_txn(transaction: Transaction, producer: tuple[int, int]) -> bool:
     """Return whether this is a retry: it has the previous epoch, or the previous id if the epochs ran out."""
     producer_id, epoch = producer
     if producer_id == transaction.producer_id:
@@ -209,7 +209,7 @@ OUTCOMES: Final = {
 }
 
 
-def _transition_to_prepare_end(
+def _transition_to_prepare_commit_or_abort(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
     after = transaction.transition_to(
@@ -228,8 +228,8 @@ def transition_to_fenced_abort(
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-        return _transition_to_prepare_end(transaction, False, client_version, now_ms, next_producer_id)
-    bumped = _transition_to_prepare_end(transaction, False, client_version, now_ms)
+        return _transition_to_prepare_commit_or_abort(transaction, False, client_version, now_ms, next_producer_id)
+    bumped = _transition_to_prepare_commit_or_abort(transaction, False, client_version, now_ms)
     bumped.producer_epoch, bumped.last_producer_epoch = transaction.producer_epoch + 1, NO_EPOCH
     return bumped
 

@@ -34,9 +34,9 @@ def add_or_verify_partition(
     producer: tuple[int, int],
     partition: Partition,
     *,
-    joins: bool,
+    may_add: bool,
 ) -> Wait | None:
-    """Add the partition to the producer's transaction, or, without `joins`, check that it is part of it.
+    """Add the partition to the producer's transaction, or, without `may_add`, check that it is part of it.
 
     Return what to wait for before the client is answered, or None if nothing was written. Raises KafkaError with the
     coordinator's code, but INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka; so is one whose epoch the
@@ -45,7 +45,7 @@ def add_or_verify_partition(
     partition.log.producers.check_producer_epoch(*producer)
     named = partition.topic.name, partition.index
     try:
-        return _add_or_verify_partition_locally(transactions, transactional_id, producer, named, joins=joins)
+        return _add_or_verify_partition_locally(transactions, transactional_id, producer, named, may_add=may_add)
     except KafkaError as error:
         if error.code != ErrorCode.PRODUCER_FENCED:
             raise
@@ -58,13 +58,13 @@ def _add_or_verify_partition_locally(
     producer: tuple[int, int],
     partition: TopicPartition,
     *,
-    joins: bool,
+    may_add: bool,
 ) -> Wait | None:
     node = transactions.find_coordinator_node(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
     transactions.check_is_coordinator(node, transactional_id)
-    if joins:
+    if may_add:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
         wait = transactions.make_durability_wait(transactional_id)
         write_pending_appends(
@@ -93,7 +93,7 @@ def verify_produced_batch(
     joins = api_version >= FIRST_PRODUCE_THAT_JOINS
     producer = header.producer_id, header.producer_epoch
     try:
-        joined = add_or_verify_partition(transactions, transactional_id, producer, partition, joins=joins)
+        joined = add_or_verify_partition(transactions, transactional_id, producer, partition, may_add=joins)
     except KafkaError as error:
         raise _translate_error_for_version(error, api_version) from error
     if joins:

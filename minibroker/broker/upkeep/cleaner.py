@@ -38,8 +38,8 @@ MB = 1_000_000
 class LogCleaner:
     """The cleanings of a cluster. It does nothing before `start_checks`.
 
-    `run_aside(work, done)` runs work in a thread, without delaying a stop, as it may take minutes. The work pauses with
-    `wait(seconds)`, which may return early. `statistics` counts the results.
+    `run_in_thread(work, done)` runs work in a thread, without delaying a stop, as it may take minutes. The work pauses
+    with `wait(seconds)`, which may return early. `statistics` counts the results.
 
     A check of all logs finds those that are due, and deletes old segments of compacted ones; as in Kafka, this happens
     only between two cleanings of a log. Then the logs that are due are cleaned, the dirtiest first, before the next
@@ -49,13 +49,13 @@ class LogCleaner:
     def __init__(
         self,
         cluster: Cluster,
-        run_aside: RunAside,
+        run_in_thread: RunAside,
         wait: Callable[[float], object],
         statistics: CleanerStatistics | None = None,
     ) -> None:
         self.statistics = statistics or CleanerStatistics()
         self._cluster = cluster
-        self._run_aside = run_aside
+        self._run_aside = run_in_thread
         self._throttle = CleaningThrottle(float("inf"), cluster.clock.monotonic_ms, wait)
         self._due: list[tuple[float, Log]] = []  # (dirty share, log), the dirtiest last
         self._running: dict[str, LogCleaning] = {}  # by directory, which a new topic of the same name would share
@@ -68,7 +68,7 @@ class LogCleaner:
     def start_checks(self) -> None:
         """Check for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
         if self._cluster.settings["log.cleaner.enable"]:
-            self._cluster.clock.call_later(0, self._check_logs_if_due)
+            self._cluster.clock.call_later(0, self._start_search_if_interval_is_over)
 
     def close(self) -> None:
         """Begin no more cleanings, and cancel the running ones."""
@@ -83,7 +83,7 @@ class LogCleaner:
 
     # --- when -----------------------------------------------------------------------------------
 
-    def _check_logs_if_due(self) -> None:
+    def _start_search_if_interval_is_over(self) -> None:
         """Read the settings, and check the logs if it is time."""
         if self._closed:
             return
@@ -92,26 +92,26 @@ class LogCleaner:
         backoff_ms = max(settings["log.cleaner.backoff.ms"], SHORTEST_WAIT_MS)
         if clock.monotonic_ms() >= self._looked_ms + backoff_ms:
             self._resting.clear()
-            self._find_logs_due_for_cleaning()
+            self._start_search_for_due_logs()
         else:
             self._begin_next_cleanings()
         rest_ms = self._looked_ms + backoff_ms - clock.monotonic_ms()
-        clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._check_logs_if_due)
+        clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._start_search_if_interval_is_over)
 
-    def _find_logs_due_for_cleaning(self) -> None:
+    def _start_search_for_due_logs(self) -> None:
         """Find the logs that are due."""
         if self._looking or self._closed:
             return
         self._looking = True
         self._looked_ms = self._cluster.clock.monotonic_ms()
-        self._uncleanable = {dirty_logs for dirty_logs in self._uncleanable if dirty_logs.is_in_use}
+        self._uncleanable = {dirty_logs for dirty_logs in self._uncleanable if dirty_logs.is_open_and_online}
         self.statistics.uncleanable = len(self._uncleanable)
         dirty_logs: list[tuple[float, Log]] = []
         ratios = [0.0]
         run_on_each_partition(
             self._cluster,
             lambda partition: self._add_log_if_cleaning_due(partition, dirty_logs, ratios),
-            lambda: self._clean_found_logs(dirty_logs, max(ratios)),
+            lambda: self._clean_due_logs(dirty_logs, max(ratios)),
         )
 
     def _add_log_if_cleaning_due(
@@ -127,7 +127,7 @@ class LogCleaner:
             if is_cleaning_due(kept, dirt):
                 due_logs.append((dirt.ratio, kept))
 
-    def _clean_found_logs(self, due_logs: list[tuple[float, Log]], max_ratio: float) -> None:
+    def _clean_due_logs(self, due_logs: list[tuple[float, Log]], max_ratio: float) -> None:
         self._looking = False
         self._due = sorted(due_logs, key=lambda due: due[0])
         self.statistics.max_dirty_ratio = max_ratio
@@ -137,7 +137,7 @@ class LogCleaner:
     def _measure_dirtiness(self, compacted_log: Log) -> LogDirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
         if (
-            not compacted_log.is_in_use
+            not compacted_log.is_open_and_online
             or compacted_log in self._uncleanable
             or compacted_log in self._resting
             or compacted_log.directory in self._running
@@ -202,10 +202,10 @@ class LogCleaner:
         else:
             self._end_cleaning(cleaning, began_ms)
         del self._running[cleaned.directory]
-        self._count_cleaning(cleaning, began_ms)
-        self._cluster.clock.call_later(0, self._begin_next_cleanings if self._due else self._find_logs_due_for_cleaning)
+        self._add_cleaning_to_statistics(cleaning, began_ms)
+        self._cluster.clock.call_later(0, self._begin_next_cleanings if self._due else self._start_search_for_due_logs)
 
-    def _count_cleaning(self, cleaning: LogCleaning, began_ms: float) -> None:
+    def _add_cleaning_to_statistics(self, cleaning: LogCleaning, began_ms: float) -> None:
         """Add the cleaning to the statistics, whether it succeeded or not."""
         total = self.statistics
         total.running = len(self._running)
@@ -220,7 +220,7 @@ class LogCleaner:
 
     def _end_cleaning(self, cleaning: LogCleaning, began_ms: float) -> None:
         self.statistics.cleanings += 1
-        self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
+        self._cluster.logs.find_directory_of_log(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _log_cleaning(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _mark_log_uncleanable(self, dirty_log: Log, error: Exception) -> None:

@@ -52,15 +52,17 @@ class Housekeeping:
     def start_chores(self) -> None:
         """Run each chore at its interval; those on files begin after `log.initial.task.delay.ms` instead."""
         self._repeat_chore(
-            "log.retention.check.interval.ms", self._make_partition_chore(self.delete_old_segments), first=DELAY
+            "log.retention.check.interval.ms",
+            self._make_partition_chore(self.delete_old_segments),
+            first_delay_setting=DELAY,
         )
         self._repeat_chore(
             "log.flush.offset.checkpoint.interval.ms",
             self._make_checkpoint_chore(RECOVERY_POINT_CHECKPOINT),
-            first=DELAY,
+            first_delay_setting=DELAY,
         )
         begins = self._make_checkpoint_chore(LOG_START_OFFSET_CHECKPOINT)
-        self._repeat_chore("log.flush.start.offset.checkpoint.interval.ms", begins, first=DELAY)
+        self._repeat_chore("log.flush.start.offset.checkpoint.interval.ms", begins, first_delay_setting=DELAY)
         self._call_after_delay(self._cluster.settings[DELAY], self._flush_due_logs_repeatedly)
         self._repeat_chore(
             "replica.high.watermark.checkpoint.interval.ms", self._make_checkpoint_chore(REPLICATION_OFFSET_CHECKPOINT)
@@ -156,20 +158,22 @@ class Housekeeping:
     def _make_partition_chore(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
         return lambda then: run_on_each_partition(self._cluster, chore, then)
 
-    def _repeat_chore(self, setting: str, work: Callable[[Then], None], first: str = "", unit_ms: int = 1) -> None:
-        """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done.
+    def _repeat_chore(
+        self, interval_setting: str, work: Callable[[Then], None], first_delay_setting: str = "", unit_ms: int = 1
+    ) -> None:
+        """Call `work(then)` at the interval that `interval_setting` names; it calls `then` when it is done.
 
-        `first` is the setting with the time until the first call, if that is another.
+        `first_delay_setting` is the setting with the time until the first call, if that is another.
         """
 
         def run_chore() -> None:
             work(run_chore_later)
 
         def run_chore_later() -> None:
-            self._call_after_delay(self._cluster.settings[setting] * unit_ms, run_chore)
+            self._call_after_delay(self._cluster.settings[interval_setting] * unit_ms, run_chore)
 
-        if first:
-            self._call_after_delay(self._cluster.settings[first], run_chore)
+        if first_delay_setting:
+            self._call_after_delay(self._cluster.settings[first_delay_setting], run_chore)
         else:
             run_chore_later()
 

@@ -19,4 +19,4 @@ def run_on_each_partition(cluster: Cluster, chore: Callable[[Partition], None], 
 
 def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
     for topic in list(cluster.image.topics.values()):
-        yield from (each for each in topic.partitions if each.has_local_log and each.log.is_in_use)
+        yield from (each for each in topic.partitions if each.has_local_log and each.log.is_open_and_online)

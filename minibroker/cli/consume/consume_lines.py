@@ -44,37 +44,37 @@ _NULL_HEADER: Final = b"NULL"  # where null keys and values are printed as nothi
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def _format_topic(found: FoundRecord) -> bytes:
-    return found.partition[0].encode()
+def _format_topic(record: FoundRecord) -> bytes:
+    return record.partition[0].encode()
 
 
-def _format_partition(found: FoundRecord) -> bytes:
-    return b"%d" % found.partition[1]
+def _format_partition(record: FoundRecord) -> bytes:
+    return b"%d" % record.partition[1]
 
 
-def _format_offset(found: FoundRecord) -> bytes:
-    return b"%d" % found.record.offset
+def _format_offset(record: FoundRecord) -> bytes:
+    return b"%d" % record.record.offset
 
 
-def _format_timestamp(found: FoundRecord) -> bytes:
-    return b"%d" % found.record.timestamp
+def _format_timestamp(record: FoundRecord) -> bytes:
+    return b"%d" % record.record.timestamp
 
 
-def _format_instant(found: FoundRecord) -> bytes:
+def _format_instant(record: FoundRecord) -> bytes:
     """Return the timestamp as a date, nothing for none."""
-    return format_instant(found.record.timestamp).encode() if found.record.timestamp >= 0 else b""
+    return format_instant(record.record.timestamp).encode() if record.record.timestamp >= 0 else b""
 
 
-def _format_key_size(found: FoundRecord) -> bytes:
-    return b"%d" % _measure_bytes(found.record.key)
+def _format_key_size(record: FoundRecord) -> bytes:
+    return b"%d" % _measure_bytes(record.record.key)
 
 
-def _format_value_size(found: FoundRecord) -> bytes:
-    return b"%d" % _measure_bytes(found.record.value)
+def _format_value_size(record: FoundRecord) -> bytes:
+    return b"%d" % _measure_bytes(record.record.value)
 
 
-def _format_binary_value_size(found: FoundRecord) -> bytes:
-    return _SIZE.pack(_measure_bytes(found.record.value))
+def _format_binary_value_size(record: FoundRecord) -> bytes:
+    return _SIZE.pack(_measure_bytes(record.record.value))
 
 
 def _measure_bytes(data: bytes | None) -> int:
@@ -190,15 +190,15 @@ def make_decoding_formatter(decoders: Decoders, fallback: FormatRecord) -> Forma
     return format_line
 
 
-def decode_internal_record(decoders: Decoders, found: FoundRecord) -> DecodedKeyAndValue | None:
+def decode_internal_record(decoders: Decoders, record: FoundRecord) -> DecodedKeyAndValue | None:
     """Return the messages in a record. If they are unknown, return None, and say so on stderr."""
     from minibroker.cli.dump.dump_records import UndecodableRecord
 
     try:
-        return decoders[found.partition[0]](found.record)
+        return decoders[record.partition[0]](record.record)
     except UndecodableRecord as error:
-        topic, index = found.partition
-        click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: its meaning is unknown: {error}", err=True)
+        topic, index = record.partition
+        click.echo(f"minibroker: {topic}-{index} at {record.record.offset}: its meaning is unknown: {error}", err=True)
         return None
 
 

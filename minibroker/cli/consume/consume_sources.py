@@ -38,8 +38,8 @@ class RecordSource(Protocol):
     def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
 
-    def record_printed_position(self, found: FoundRecord | None) -> None:
-        """Take note that all records of a `poll` are printed, or those of it up to `found`."""
+    def record_printed_position(self, record: FoundRecord | None) -> None:
+        """Take note that all records of a `poll` are printed, or those of it up to `record`."""
 
     def close(self) -> None:
         """End, after the last record that was printed."""
@@ -78,7 +78,7 @@ class ChosenSource:
             self._read_new_partitions()
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, found: FoundRecord | None) -> None:
+    def record_printed_position(self, record: FoundRecord | None) -> None:
         """Do nothing, as nobody keeps what was read."""
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class GroupSource:
 
     def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
-        if not self._member.is_current() or self._look_for_new_partitions():
+        if not self._member.is_generation_current() or self._look_for_new_partitions():
             self._commit_offsets()
             self._join_group()
         elif time.monotonic() - self._committed_s >= COMMIT_S:
@@ -127,10 +127,10 @@ class GroupSource:
             return iter(())
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, found: FoundRecord | None) -> None:
-        """Take note that all records of a `poll` are printed, or those of it up to `found`."""
+    def record_printed_position(self, record: FoundRecord | None) -> None:
+        """Take note that all records of a `poll` are printed, or those of it up to `record`."""
         positions = dict(self._reader.positions)
-        self._done = positions if found is None else positions | {found.partition: found.record.offset + 1}
+        self._done = positions if record is None else positions | {record.partition: record.record.offset + 1}
 
     def close(self) -> None:
         """Commit what was printed, and leave the group."""

@@ -142,7 +142,7 @@ def compare_cluster_ids(clusters: Mapping[Address, str]) -> Findings:
 
 
 def _check_port(
-    step: DoctorStep, whose: str = "", advice: str = ""
+    step: DoctorStep, port_owner: str = "", advice: str = ""
 ) -> Generator[DoctorFinding, None, PortProbe | None]:
     """Look up the name, connect to each of its addresses, and return what answers; None if nothing does."""
     host, port = step.address
@@ -152,7 +152,7 @@ def _check_port(
         reason = getattr(error, "strerror", None) or error
         yield DoctorFinding(
             "problem",
-            f"{host}{whose} cannot be looked up: {reason}",
+            f"{host}{port_owner} cannot be looked up: {reason}",
             advice or _advise_on_unresolved_host(host),
         )
         return None
@@ -172,7 +172,7 @@ def _check_port(
     for ip, result in results.items():
         if isinstance(result, OSError):
             reason = _explain_connect_error(result, step.timeout_s)
-            text = f"{Address(ip, port)}{whose} does not accept connections: {reason}"
+            text = f"{Address(ip, port)}{port_owner} does not accept connections: {reason}"
             others = "Clients that try this address first are slow or fail. Use an address in place of the name."
             yield DoctorFinding(kind, text, others if answered else advice or _advise_on_closed_port(ip, result))
     return answered[0] if answered else None
@@ -252,8 +252,8 @@ def _advise_on_spoken_protocol(speaker: PortSpeaker) -> str:
     return "Check host and port."
 
 
-def _check_certificate(host: str, der: bytes) -> Findings:
-    certificate = parse_certificate(der)
+def _check_certificate(host: str, der_bytes: bytes) -> Findings:
+    certificate = parse_certificate(der_bytes)
     if certificate is None:
         yield DoctorFinding("problem", "the server's certificate is malformed")
         return
@@ -269,12 +269,12 @@ def _check_certificate(host: str, der: bytes) -> Findings:
         yield DoctorFinding("problem", f"{text}: it is not valid yet", "Check this machine's clock and the server's.")
     else:
         yield DoctorFinding("warning" if days < EXPIRES_SOON_DAYS else "ok", f"{text} ({days} days)")
-    if not _certificate_names_host(host, names):
+    if not _is_host_in_certificate(host, names):
         advice = f"Connect to a name in the certificate, or issue one for {host}."
         yield DoctorFinding("problem", f"the certificate is not for {host}", advice)
 
 
-def _certificate_names_host(host: str, names: Iterable[str]) -> bool:
+def _is_host_in_certificate(host: str, names: Iterable[str]) -> bool:
     """Return whether a certificate's names have a host; `*` stands for one label."""
     _, _, domain = host.partition(".")
     return any(name.lower() in (host.lower(), f"*.{domain}".lower() if domain else None) for name in names)

@@ -73,14 +73,14 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
         sys.exit(DAMAGED)
 
 
-def _print_totals(files: int, total: Counter[str], damaged: dict[str, int], as_json: bool) -> None:
+def _print_totals(files: int, item_counts: Counter[str], damaged: dict[str, int], as_json: bool) -> None:
     """Print the totals of several files, and which of them are damaged."""
     from minibroker.cli.dump import dump_json, dump_text
 
     if as_json:
-        print(json.dumps(dump_json.make_totals_object(files, total, damaged)))
+        print(json.dumps(dump_json.make_totals_object(files, item_counts, damaged)))
         return
-    print(f"{files} files: {dump_text.make_summary_line(total)}")
+    print(f"{files} files: {dump_text.make_summary_line(item_counts)}")
     for path, count in damaged.items():
         print(f"  {path}: {count} damage{'s' if count > 1 else ''}")
 
@@ -106,7 +106,7 @@ def _iterate_files_below(directory: str) -> Iterator[InspectedFile]:
         directories.sort()
         for name in sorted(names):
             found = identify_file(os.path.join(parent, name))
-            if found is not None and found.has_kafkas_name:
+            if found is not None and found.has_name_used_by_kafka:
                 yield found
 
 

@@ -50,11 +50,11 @@ def make_item_object(item: InspectedItem, pair: DecodedKeyAndValue | None = None
     return {"type": kind, **item._asdict()}
 
 
-def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
-    header = found.header
+def _make_batch_object(batch: FoundBatch) -> dict[str, Any]:
+    header = batch.header
     return {
         "type": "batch",
-        "position": found.position,
+        "position": batch.position,
         "size_bytes": header.size_bytes,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
@@ -73,7 +73,7 @@ def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
         "base_sequence": header.base_sequence,
         "last_sequence": header.last_sequence,
         "crc": header.crc,
-        "computed_crc": found.computed_crc,
+        "computed_crc": batch.computed_crc,
     }
 
 

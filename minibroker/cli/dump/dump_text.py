@@ -78,11 +78,11 @@ def make_summary_line(counts: Mapping[str, int]) -> str:
     return ", ".join([*(found or ["nothing"]), f"{damages or 'no'} damage{'s' if damages > 1 else ''}"])
 
 
-def make_batch_line(found: FoundBatch) -> str:
+def make_batch_line(batch: FoundBatch) -> str:
     """Return the line of a batch: its place and the fields of its header."""
-    header = found.header
+    header = batch.header
     if header.magic < MAGIC:
-        return _make_message_line(found)
+        return _make_message_line(batch)
     records = f"{header.record_count} record{'' if header.record_count == 1 else 's'}"
     parts = [
         f"offset{_format_range(header.base_offset, header.last_offset)}",
@@ -93,11 +93,11 @@ def make_batch_line(found: FoundBatch) -> str:
     parts += ["transactional"] * header.is_transactional + ["control"] * header.is_control
     if header.delete_horizon_ms is not None:
         parts.append(f"delete horizon {format_time(header.delete_horizon_ms)}")
-    return f"batch at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_format_crc(found)}"
+    return f"batch at {batch.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_format_crc(batch)}"
 
 
-def _make_message_line(found: FoundBatch) -> str:
-    header = found.header
+def _make_message_line(batch: FoundBatch) -> str:
+    header = batch.header
     parts = [f"format {header.magic}", f"offset {header.base_offset}"]
     if header.compression:
         parts = [
@@ -105,8 +105,8 @@ def _make_message_line(found: FoundBatch) -> str:
             f"wrapper up to offset {header.base_offset}",
             f"codec {get_codec_name(header)}",
         ]
-    parts += [_format_timestamps(header), f"crc {_format_crc(found)}"]
-    return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
+    parts += [_format_timestamps(header), f"crc {_format_crc(batch)}"]
+    return f"message at {batch.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
 def make_record_line(found: FoundRecord, pair: DecodedKeyAndValue | None) -> str:
@@ -172,9 +172,9 @@ def _format_producer(header: BatchHeader) -> list[str]:
     return [f"producer {header.producer_id} epoch {header.producer_epoch} {sequences}".rstrip()]
 
 
-def _format_crc(found: FoundBatch) -> str:
-    stored = f"{found.header.crc:#010x}"
-    return f"{stored} ok" if found.is_sound else f"{stored} WRONG, computed {found.computed_crc:#010x}"
+def _format_crc(batch: FoundBatch) -> str:
+    stored = f"{batch.header.crc:#010x}"
+    return f"{stored} ok" if batch.is_sound else f"{stored} WRONG, computed {batch.computed_crc:#010x}"
 
 
 def _format_bytes(data: bytes | None) -> str:

@@ -30,39 +30,44 @@ class PairSelection(NamedTuple):
     only: int | None = None
 
 
-def collect_pairs(given: ExplainInput, answers: bytes | None, selected: PairSelection) -> list[NumberedPair]:
+def collect_request_response_pairs(
+    explain_input: ExplainInput, answers: bytes | None, selection: PairSelection
+) -> list[NumberedPair]:
     """Return the requests of a capture, or of one file with the `answers` of another, each with its answer.
 
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
     """
-    if answers is None and is_saved_exchanges(given.data):
-        pairs = _select_saved_pairs(given, selected)
+    if answers is None and is_saved_exchanges(explain_input.data):
+        pairs = _select_saved_pairs(explain_input, selection)
     else:
         pairs = _select_captured_pairs(
-            _read_capture(given.data) if answers is None else [_make_connection_of_files(given.data, answers)], selected
+            _read_capture(explain_input.data)
+            if answers is None
+            else [_make_connection_of_files(explain_input.data, answers)],
+            selection,
         )
-    if selected.only is not None and all(each.number != selected.only for each in pairs):
-        raise click.UsageError(f"there is no request {selected.only}, the last one is {pairs[-1].number}")
+    if selection.only is not None and all(each.number != selection.only for each in pairs):
+        raise click.UsageError(f"there is no request {selection.only}, the last one is {pairs[-1].number}")
     return pairs
 
 
-def _select_captured_pairs(connections: list[Connection], selected: PairSelection) -> list[NumberedPair]:
+def _select_captured_pairs(connections: list[Connection], selection: PairSelection) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import number_pairs
     from minibroker.captures.kafka_streams import find_conversations
 
-    conversations = find_conversations(connections, selected.port)
+    conversations = find_conversations(connections, selection.port)
     _print_summary(conversations)
     return number_pairs(conversations.found)
 
 
-def _select_saved_pairs(given: ExplainInput, selected: PairSelection) -> list[NumberedPair]:
+def _select_saved_pairs(explain_input: ExplainInput, selection: PairSelection) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
     from minibroker.proxy.flows import FlowError, parse_exchanges
 
-    if selected.port is not None:
+    if selection.port is not None:
         raise click.UsageError("--port is for packets; here --only selects")
     try:
-        exchanges = list(parse_exchanges(given.data.splitlines(), given.path or "standard input"))
+        exchanges = list(parse_exchanges(explain_input.data.splitlines(), explain_input.path or "standard input"))
     except FlowError as error:
         raise click.UsageError(str(error)) from None
     if not exchanges:
@@ -106,18 +111,23 @@ def explain_pairs(pairs: list[NumberedPair], only_number: int | None) -> Iterato
             explainer.learn_topic_ids(pair)
 
 
-def format_pair_line(numbered: NumberedPair) -> str:
+def format_pair_line(numbered_pair: NumberedPair) -> str:
     """Return a line about a pair: its number, time, client, API, sizes, duration and errors."""
     from minibroker.captures.explained_capture import CaptureExplainer, format_capture_time
 
-    pair = numbered.pair
+    pair = numbered_pair.pair
     sizes = " > ".join(f"{len(frame.data):,}" if frame else "none" for frame in (pair.request, pair.answer))
-    words = [f"#{numbered.number}", format_capture_time(pair.time), str(numbered.connection.client), numbered.name]
+    words = [
+        f"#{numbered_pair.number}",
+        format_capture_time(pair.time),
+        str(numbered_pair.connection.client),
+        numbered_pair.name,
+    ]
     words += [f"{sizes} bytes"]
     words += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
     errors = [
         part.meaning
-        for item in CaptureExplainer().explain_pair(numbered)
+        for item in CaptureExplainer().explain_pair(numbered_pair)
         for _, part in item.part.iterate_parts()
         if part.name.endswith("error_code") and part.value
     ]

@@ -76,34 +76,39 @@ def explain(source: str, **options: Any) -> None:
         _print_explained(explain_bytes(given, wanted), options)
 
 
-def _is_capture(given: ExplainInput, wanted: InputMeaning) -> bool:
+def _is_capture(explain_input: ExplainInput, meaning: InputMeaning) -> bool:
     from minibroker.storage.inspection.inspected_files import identify_file
 
-    if wanted.kind != "auto":
-        return wanted.kind == "capture"
-    is_file = given.path is not None and identify_file(given.path) is not None
-    return guess_input_kind(given.data, is_file, wanted.api) == "capture"
+    if meaning.kind != "auto":
+        return meaning.kind == "capture"
+    is_file = explain_input.path is not None and identify_file(explain_input.path) is not None
+    return guess_input_kind(explain_input.data, is_file, meaning.api) == "capture"
 
 
 def _print_diff(
-    given: ExplainInput, wanted: InputMeaning, notation: str, other: str | None, version: int | None
+    explain_input: ExplainInput, meaning: InputMeaning, notation: str, other: str | None, version: int | None
 ) -> None:
     from minibroker.cli.explain.explain_diff import convert_input_to_version, list_differences
 
-    first = [each.part for each in explain_bytes(given, wanted)]
+    first = [each.part for each in explain_bytes(explain_input, meaning)]
     if version is not None:
-        given, wanted = convert_input_to_version(given, wanted, version)
+        explain_input, meaning = convert_input_to_version(explain_input, meaning, version)
     else:
-        given = read_source(other or "", notation)
-    for line in list_differences(first, [each.part for each in explain_bytes(given, wanted)]):
+        explain_input = read_source(other or "", notation)
+    for line in list_differences(first, [each.part for each in explain_bytes(explain_input, meaning)]):
         click.echo(line)
 
 
-def _explain_capture(given: ExplainInput, options: dict[str, Any]) -> None:
-    from minibroker.cli.explain.explain_captures import PairSelection, collect_pairs, explain_pairs, format_pair_line
+def _explain_capture(explain_input: ExplainInput, options: dict[str, Any]) -> None:
+    from minibroker.cli.explain.explain_captures import (
+        PairSelection,
+        collect_request_response_pairs,
+        explain_pairs,
+        format_pair_line,
+    )
 
     answers = None if options["answers"] is None else read_source(options["answers"], options["notation"]).data
-    pairs = collect_pairs(given, answers, PairSelection(options["port"], options["only"]))
+    pairs = collect_request_response_pairs(explain_input, answers, PairSelection(options["port"], options["only"]))
     if options["as_list"]:
         for each in pairs:
             click.echo(format_pair_line(each))

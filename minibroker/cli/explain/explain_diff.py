@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 SIZE_BYTES = 4
 
 
-def list_differences(first: list[ExplainedPart], second: list[ExplainedPart]) -> list[str]:
+def list_differences(first_parts: list[ExplainedPart], second_parts: list[ExplainedPart]) -> list[str]:
     """Return a line for each difference, "-" of the first and "+" of the second; in wire order of both."""
-    is_single = len(first) == len(second) == 1
-    left, right = _map_paths_to_texts(first, is_single), _map_paths_to_texts(second, is_single)
+    is_single = len(first_parts) == len(second_parts) == 1
+    left, right = _map_paths_to_texts(first_parts, is_single), _map_paths_to_texts(second_parts, is_single)
     lines: list[str] = []
     for path in dict.fromkeys([*left, *right]):
         before, after = left.get(path), right.get(path)
@@ -53,26 +53,26 @@ def _iterate_paths_and_texts(part: ExplainedPart, path: str) -> Iterator[tuple[s
 
 
 def convert_input_to_version(
-    given: ExplainInput, wanted: InputMeaning, version: int
+    explain_input: ExplainInput, meaning: InputMeaning, version: int
 ) -> tuple[ExplainInput, InputMeaning]:
     """Return the bytes of the same message in another version, and what they are.
 
     Raises click.UsageError for what is no whole message, or has no such version.
     """
-    kind = guess_input_kind(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
+    kind = guess_input_kind(explain_input.data, False, meaning.api) if meaning.kind == "auto" else meaning.kind
     if kind not in ("requests", "response", "message"):
         raise click.UsageError("--diff-version is for a request, a response or a message")
     try:
         data = (
-            _convert_request_to_version(given.data, version)
+            _convert_request_to_version(explain_input.data, version)
             if kind == "requests"
-            else _convert_message_to_version(given.data, kind, wanted, version)
+            else _convert_message_to_version(explain_input.data, kind, meaning, version)
         )
     except MalformedMessage as error:
         raise click.UsageError(f"--diff-version needs a whole message: {error}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise click.UsageError(f"it cannot be written in version {version}: {error}") from error
-    return ExplainInput(data, None), wanted._replace(kind=kind, version=version)
+    return ExplainInput(data, None), meaning._replace(kind=kind, version=version)
 
 
 def _convert_request_to_version(data: bytes, version: int) -> bytes:
@@ -88,10 +88,10 @@ def _convert_request_to_version(data: bytes, version: int) -> bytes:
     return len(written).to_bytes(SIZE_BYTES, "big") + written
 
 
-def _convert_message_to_version(data: bytes, kind: str, wanted: InputMeaning, version: int) -> bytes:
-    key = parse_api_key(wanted.api)
+def _convert_message_to_version(data: bytes, kind: str, meaning: InputMeaning, version: int) -> bytes:
+    key = parse_api_key(meaning.api)
     message = get_response_class(key) if kind == "response" else get_request_class(key)
-    old = message.versions[-1] if wanted.version is None else wanted.version
+    old = message.versions[-1] if meaning.version is None else meaning.version
     for number in (old, version):
         _check_version_is_supported(number, message.versions, key)
     if kind == "message":

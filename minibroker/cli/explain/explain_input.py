@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explanation
@@ -104,7 +104,7 @@ def _decode_base64(text: str) -> bytes | None:
         return None
 
 
-def explain_bytes(given: ExplainInput, wanted: InputMeaning) -> Iterator[Explanation]:
+def explain_bytes(explain_input: ExplainInput, meaning: InputMeaning) -> Iterator[Explanation]:
     """Yield what the bytes are, but for captures. Raises click.UsageError if that cannot be found out."""
     from minibroker.protocol.explaining.fragments import explain_fragment
     from minibroker.protocol.explaining.messages import explain_records, explain_requests
@@ -112,30 +112,34 @@ def explain_bytes(given: ExplainInput, wanted: InputMeaning) -> Iterator[Explana
     from minibroker.storage.inspection.explained_files import explain_file
     from minibroker.storage.inspection.inspected_files import identify_file
 
-    inspected = identify_file(given.path) if given.path else None
-    kind = guess_input_kind(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
-    data = given.data
+    inspected = identify_file(explain_input.path) if explain_input.path else None
+    kind = (
+        guess_input_kind(explain_input.data, inspected is not None, meaning.api)
+        if meaning.kind == "auto"
+        else meaning.kind
+    )
+    data = explain_input.data
     if kind == "file":
         if inspected is None:
             raise click.UsageError("the name is not that of a file of a log")
-        yield Explanation(explain_file(data, inspected, wanted.topic), data)
+        yield Explanation(explain_file(data, inspected, meaning.topic), data)
     elif kind == "records":
-        yield Explanation(explain_records(data, topic=wanted.topic), data)
+        yield Explanation(explain_records(data, topic=meaning.topic), data)
     elif kind == "requests":
         yield from (Explanation(each, data) for each in explain_requests(data))
     elif kind in ("response", "message"):
-        yield _explain_message(data, kind, wanted)
+        yield _explain_message(data, kind, meaning)
     else:
         yield Explanation(explain_fragment(data, _get_fragment_name(kind)), data)
 
 
-def _explain_message(data: bytes, kind: str, wanted: InputMeaning) -> Explanation:
+def _explain_message(data: bytes, kind: str, meaning: InputMeaning) -> Explanation:
     from minibroker.protocol.explaining.messages import explain_message, explain_response
     from minibroker.protocol.explaining.parts import Explanation
 
-    key = parse_api_key(wanted.api)
+    key = parse_api_key(meaning.api)
     message = get_request_class(key)
-    version = message.versions[-1] if wanted.version is None else wanted.version
+    version = message.versions[-1] if meaning.version is None else meaning.version
     if version not in message.versions:
         raise click.UsageError(f"{get_api_name(key)} has no version {version}")
     if kind == "response":
@@ -149,7 +153,9 @@ def _get_fragment_name(kind: str) -> str:
 
     known = {each.lower(): each for each in FRAGMENTS}
     if kind.lower() not in known:
-        raise click.UsageError(f"there is no kind {kind}{suggest_names(kind, [*KINDS, *FRAGMENTS])}")
+        raise click.UsageError(
+            f"there is no kind {kind}{format_suggestion_of_similar_name(kind, [*KINDS, *FRAGMENTS])}"
+        )
     return known[kind.lower()]
 
 

@@ -14,7 +14,7 @@ from minibroker.cli.administration import connect_client, delete_each_by_name
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_delete_offsets import delete_offsets
 from minibroker.cli.groups.groups_describe import describe
-from minibroker.cli.groups.groups_facts import ask_coordinator, list_group_names
+from minibroker.cli.groups.groups_facts import list_group_names, send_request_to_group_coordinator
 from minibroker.cli.groups.groups_reset import reset_offsets
 from minibroker.cli.groups.groups_types import TYPES
 from minibroker.cli.shared import (
@@ -132,7 +132,7 @@ def _delete_group(client: Client, name: str) -> None:
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DeleteGroupsRequest
 
-    (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
+    (answer,) = send_request_to_group_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
     if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise make_not_found_error("group", name, list_group_names(client))
     check_error_code(answer.error_code, f"cannot delete {name}")

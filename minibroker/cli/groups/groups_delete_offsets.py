@@ -10,7 +10,11 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed_offsets, list_group_names
+from minibroker.cli.groups.groups_facts import (
+    fetch_committed_offsets,
+    list_group_names,
+    send_request_to_group_coordinator,
+)
 from minibroker.cli.groups.groups_share import delete_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import (
@@ -77,7 +81,9 @@ def _delete_committed_offsets(client: Client, group: str, topics: Iterable[str])
     ]
     codes = {topic: 0 if indexes[topic] else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics}
     if wanted_topics:
-        answer = ask_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=wanted_topics))
+        answer = send_request_to_group_coordinator(
+            client, group, OffsetDeleteRequest(group_id=group, topics=wanted_topics)
+        )
         check_error_code(answer.error_code, f"cannot delete the offsets of {group}")
         for each in answer.topics:
             codes[each.name] = next((part.error_code for part in each.partitions if part.error_code), 0)

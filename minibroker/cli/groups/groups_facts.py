@@ -52,11 +52,13 @@ class DescribedGroup(NamedTuple):
     members: Sequence[Any]
 
 
-def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767) -> Any:
+def send_request_to_group_coordinator(
+    client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767
+) -> Any:
     """Return the answer of the group's coordinator. Raises `ClientError`; other errors stay in the answer."""
     from minibroker.client import coordinator_requests
 
-    return coordinator_requests.ask_coordinator(client, "group", group, request, lowest, highest)
+    return coordinator_requests.send_request_to_coordinator(client, "group", group, request, lowest, highest)
 
 
 def list_group_names(client: Client) -> list[str]:
@@ -76,7 +78,7 @@ def describe_consumer_group(client: Client, group: str) -> DescribedGroup:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 
-    (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
+    (found,) = send_request_to_group_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
     check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_consumer_member(each) for each in found.members]
     node = client.coordinator("group", group)
@@ -89,7 +91,7 @@ def describe_classic_group(client: Client, group: str) -> DescribedGroup:
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DescribeGroupsRequest
 
-    (found,) = ask_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
+    (found,) = send_request_to_group_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
         check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_classic_member(each, found.protocol_type) for each in found.members]
@@ -129,7 +131,7 @@ def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, 
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
 
     request = OffsetFetchRequest(group_id=group, topics=None)
-    answer = ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_FETCH)
+    answer = send_request_to_group_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_FETCH)
     check_error_code(answer.error_code, f"cannot get the offsets of {group}")
     committed = {}
     for topic in answer.topics:

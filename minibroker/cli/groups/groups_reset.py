@@ -15,7 +15,11 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import DescribedGroup, ask_coordinator, fetch_committed_offsets
+from minibroker.cli.groups.groups_facts import (
+    DescribedGroup,
+    fetch_committed_offsets,
+    send_request_to_group_coordinator,
+)
 from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.places import RequestedTopic, limit_offset_to_log, list_partitions, parse_topics
@@ -65,7 +69,7 @@ class ResetTarget(NamedTuple):
         return max(0, moments[self.how]) if self.how in moments else None
 
     def choose_offset(
-        self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None
+        self, place: tuple[str, int], current: int | None, earliest: int, latest: int, offset_at_time: int | None
     ) -> int:
         """Return the offset for a partition. Raises click.ClickException for a shift without a committed offset."""
         if self.how == "to_offset":
@@ -78,7 +82,7 @@ class ResetTarget(NamedTuple):
             if current is None:
                 raise make_operation_error(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
             return current + self.value
-        return latest if at_time is None or at_time < 0 else at_time  # no record is that late
+        return latest if offset_at_time is None or offset_at_time < 0 else offset_at_time  # no record is that late
 
 
 def choose_reset_target(given: Mapping[str, Any]) -> ResetTarget:
@@ -217,7 +221,7 @@ def _commit_offset_changes(client: Client, group: str, moves: list[OffsetMove]) 
     request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
     refused = [
         f"{topic.name}-{each.partition_index}: {get_error_name(each.error_code)}"
-        for topic in ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_COMMIT).topics
+        for topic in send_request_to_group_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_COMMIT).topics
         for each in topic.partitions
         if each.error_code
     ]

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.groups.groups_facts import DescribedGroup, GroupMember, ask_coordinator, sort_partitions
+from minibroker.cli.groups.groups_facts import (
+    DescribedGroup,
+    GroupMember,
+    send_request_to_group_coordinator,
+    sort_partitions,
+)
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ def describe_share_group(client: Client, group: str) -> DescribedGroup:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
 
-    (described,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
+    (described,) = send_request_to_group_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
     check_error_code(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         GroupMember(
@@ -49,7 +54,9 @@ def list_start_offsets(client: Client, group: str) -> dict[TopicPartition, Start
     from minibroker.protocol.messages.share_groups import DescribeShareGroupOffsetsRequest
 
     wanted_group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    (answer,) = ask_coordinator(client, group, DescribeShareGroupOffsetsRequest(groups=[wanted_group])).groups
+    (answer,) = send_request_to_group_coordinator(
+        client, group, DescribeShareGroupOffsetsRequest(groups=[wanted_group])
+    ).groups
     check_error_code(answer.error_code, f"cannot get the offsets of {group}", answer.error_message)
     offsets = {}
     for topic in answer.topics:
@@ -83,7 +90,7 @@ def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartit
     request = AlterShareGroupOffsetsRequest(
         group_id=group, topics=[of_topic(topic_name=topic, partitions=parts) for topic, parts in topics.items()]
     )
-    answer = ask_coordinator(client, group, request)
+    answer = send_request_to_group_coordinator(client, group, request)
     check_error_code(answer.error_code, f"cannot reset the offsets of {group}", answer.error_message)
     refused = [
         f"{topic.topic_name}-{each.partition_index}: {get_error_name(each.error_code)}"
@@ -102,6 +109,6 @@ def delete_start_offsets(client: Client, group: str, topics: Iterable[str]) -> d
 
     of_topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     request = DeleteShareGroupOffsetsRequest(group_id=group, topics=[of_topic(topic_name=topic) for topic in topics])
-    answer = ask_coordinator(client, group, request)
+    answer = send_request_to_group_coordinator(client, group, request)
     check_error_code(answer.error_code, f"cannot delete the offsets of {group}", answer.error_message)
     return {each.topic_name: each.error_code for each in answer.responses}

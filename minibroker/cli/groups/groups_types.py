@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.cli.groups.groups_facts import (
     DescribedGroup,
-    ask_coordinator,
     describe_classic_group,
     describe_consumer_group,
+    send_request_to_group_coordinator,
 )
 from minibroker.cli.groups.groups_share import describe_share_group
 
@@ -53,7 +53,9 @@ def describe_streams_group(client: Client, group: str) -> DescribedGroup:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
 
-    (described,) = ask_coordinator(client, group, StreamsGroupDescribeRequest(group_ids=[group])).groups
+    (described,) = send_request_to_group_coordinator(
+        client, group, StreamsGroupDescribeRequest(group_ids=[group])
+    ).groups
     check_error_code(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         StreamsMember(

@@ -144,7 +144,7 @@ def _write_configs(configs: DynamicConfigs, add_left_out_note: AddLeftOutNote) -
     elif _can_be_argument(configs.name):
         yield from _write_add_config(f"--{configs.kind}", configs.name, configs.configs)
     else:
-        add_left_out_note(f"the configs of {configs.whose}, whose name no tool takes")
+        add_left_out_note(f"the configs of {configs.resource_description}, whose name no tool takes")
 
 
 def _write_add_config(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:

@@ -45,7 +45,7 @@ class DynamicConfigs(NamedTuple):
     configs: dict[str, str]
 
     @property
-    def whose(self) -> str:
+    def resource_description(self) -> str:
         """Return whose they are, for a sentence."""
         return f"the {self.kind} {self.name!r}" if self.name else "all brokers"
 
@@ -86,13 +86,13 @@ def collect_state(client: Client, source: str) -> HandoverState:
     )
 
 
-def _read_list_if_supported(read: Any) -> list[Any]:
+def _read_list_if_supported(read_list: Any) -> list[Any]:
     """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
 
     try:
-        found: list[Any] = read()
+        found: list[Any] = read_list()
     except ClientError as error:
         if error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION):
             raise
@@ -100,10 +100,12 @@ def _read_list_if_supported(read: Any) -> list[Any]:
     return found
 
 
-def _iterate_topics(client: Client, known: dict[str, Any], left_out_notes: list[str]) -> Iterator[HandoverTopic]:
-    names = sorted(name for name, topic in known.items() if not topic.is_internal)
+def _iterate_topics(
+    client: Client, topics_by_name: dict[str, Any], left_out_notes: list[str]
+) -> Iterator[HandoverTopic]:
+    names = sorted(name for name, topic in topics_by_name.items() if not topic.is_internal)
     for name, entries in _iterate_configs(client, TOPIC_RESOURCE, names):
-        partitions = known[name].partitions
+        partitions = topics_by_name[name].partitions
         replicas = max(len(each.replica_nodes) for each in partitions)
         yield HandoverTopic(
             name,
@@ -117,7 +119,7 @@ def _iterate_dynamic_configs(client: Client, left_out_notes: list[str]) -> Itera
     for kind, names in ((BROKER_RESOURCE, [""]), *_list_named_resources(client).items()):
         for name, entries in _iterate_configs(client, kind, names):
             found = DynamicConfigs(KINDS[kind], name, {})
-            found.configs.update(_select_changed_configs(kind, found.whose, entries, left_out_notes))
+            found.configs.update(_select_changed_configs(kind, found.resource_description, entries, left_out_notes))
             if found.configs:
                 yield found
 
@@ -139,7 +141,7 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
     return names
 
 
-def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out_notes: list[str]) -> dict[str, str]:
+def _select_changed_configs(kind: int, resource: str, entries: list[Any], left_out_notes: list[str]) -> dict[str, str]:
     """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
     from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
     from minibroker.broker.configs.settings_values import format_setting_value
@@ -151,9 +153,9 @@ def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out_
             continue
         row = table.get(entry.name)
         if entry.is_sensitive or entry.value is None:
-            left_out_notes.append(f"the secret {entry.name} of {where}")
+            left_out_notes.append(f"the secret {entry.name} of {resource}")
         elif row is not None and not row.in_kafka:
-            left_out_notes.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.4 does not have")
+            left_out_notes.append(f"{entry.name}={entry.value} of {resource}, which Apache Kafka 4.4 does not have")
         elif kind != BROKER_RESOURCE or row is None or entry.value != format_setting_value(row.default):
             # New clusters set the default of min.insync.replicas for all brokers. It is none of another cluster's.
             kept[entry.name] = entry.value
@@ -183,7 +185,7 @@ def _iterate_configs(client: Client, kind: int, names: list[str]) -> Iterator[tu
 
 
 def _iterate_offsets(
-    client: Client, known: dict[str, Any], left_out_notes: list[str]
+    client: Client, topics_by_name: dict[str, Any], left_out_notes: list[str]
 ) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
     """Yield the committed offsets of each group for topics that exist."""
     groups = [row for node in client.nodes() for row in list_groups_of_node(client, node)]
@@ -194,6 +196,6 @@ def _iterate_offsets(
             )
             continue
         offsets = {place: each.offset for place, each in sorted(fetch_committed_offsets(client, row["group"]).items())}
-        kept = {place: offset for place, offset in offsets.items() if place[0] in known}
+        kept = {place: offset for place, offset in offsets.items() if place[0] in topics_by_name}
         if kept:
             yield row["group"], kept

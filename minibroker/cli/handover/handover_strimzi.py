@@ -44,7 +44,7 @@ ResourceFields = dict[str, Any]
 
 def write_resources(state: HandoverState, cluster: str) -> str:
     """Return the documents for the Kafka resource `cluster`."""
-    left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
+    left_out_notes = [*state.left_out, *(f"the configs of {each.resource_description}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
     documents = [_make_topic_resource(topic, cluster) for topic in state.topics]
     documents += _iterate_users(state, cluster, left_out_notes)

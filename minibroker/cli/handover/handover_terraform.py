@@ -61,7 +61,7 @@ ENTITIES: Final = ("user", "client-id", "ip")
 
 def write_configuration(state: HandoverState) -> str:
     """Return the configuration."""
-    left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
+    left_out_notes = [*state.left_out, *(f"the configs of {each.resource_description}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
     blocks = [_write_topic(topic) for topic in state.topics]
     blocks += map(_write_user, state.users)
@@ -133,8 +133,8 @@ def _make_entity_fields(prefix: str, kind: str, name: str) -> dict[str, str]:
     return {f"{prefix}type": quote_text(kind), **named}
 
 
-def _write_block(kind: str, own_label: str, fields: Mapping[str, str], nested: str = "") -> str:
-    return f'\nresource "{kind}" "{own_label}" {{\n{nested}{_write_fields(fields, "  ")}}}\n'
+def _write_block(kind: str, own_label: str, fields: Mapping[str, str], nested_block: str = "") -> str:
+    return f'\nresource "{kind}" "{own_label}" {{\n{nested_block}{_write_fields(fields, "  ")}}}\n'
 
 
 def _write_fields(fields: Mapping[str, str], indent: str) -> str:

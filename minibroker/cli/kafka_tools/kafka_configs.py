@@ -104,7 +104,7 @@ def _list_entity_names(client: Client, kind: str) -> list[str]:
     return sorted(get_all_topics(client)) if kind == TOPICS else [*map(str, client.nodes()), DEFAULT_BROKER]
 
 
-def _choose_node_to_ask(client: Client, kind: str, name: str) -> int | None:
+def _choose_node_for_request(client: Client, kind: str, name: str) -> int | None:
     """Return the broker to ask, None for any. Raises click.ClickException."""
     if kind == TOPICS or name == DEFAULT_BROKER:
         return None
@@ -118,7 +118,7 @@ def _choose_node_to_ask(client: Client, kind: str, name: str) -> int | None:
 def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> None:
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
     click.echo(f"{adjective} configs for {_format_entity_name(kind, name)} are:")
-    for config in get_configs(client, RESOURCES[kind], name, _choose_node_to_ask(client, kind, name)):
+    for config in get_configs(client, RESOURCES[kind], name, _choose_node_for_request(client, kind, name)):
         sources = DYNAMIC[kind][-1:] if name == DEFAULT_BROKER else DYNAMIC[kind]
         if shows_all or config.config_source in sources:
             synonyms = ", ".join(f"{SOURCES[one.source]}:{one.name}={one.value}" for one in config.synonyms)
@@ -138,7 +138,7 @@ def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], 
     changes = [(key, SET, value) for key, value in added.items()] + [(key, DELETE, None) for key in deleted]
     configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
     resource = of_resource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
-    node = _choose_node_to_ask(client, kind, name)
+    node = _choose_node_for_request(client, kind, name)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller() if node is None else node).responses
     check_error_code(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)

@@ -108,25 +108,25 @@ class _DefaultFormatter:
         self.printed += 1
         return self._separator.join(part(self, found) for part in self._parts) + self._end
 
-    def format_timestamp(self, found: FoundRecord) -> bytes:
-        timestamp = found.record.timestamp
-        return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(found.partition[0]), timestamp)
+    def format_timestamp(self, record: FoundRecord) -> bytes:
+        timestamp = record.record.timestamp
+        return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(record.partition[0]), timestamp)
 
-    def format_partition(self, found: FoundRecord) -> bytes:
-        return b"Partition:%d" % found.partition[1]
+    def format_partition(self, record: FoundRecord) -> bytes:
+        return b"Partition:%d" % record.partition[1]
 
-    def format_offset(self, found: FoundRecord) -> bytes:
-        return b"Offset:%d" % found.record.offset
+    def format_offset(self, record: FoundRecord) -> bytes:
+        return b"Offset:%d" % record.record.offset
 
-    def format_headers(self, found: FoundRecord) -> bytes:
-        pairs = [b"%s:%s" % (name.encode(), self._format_bytes_or_null(value)) for name, value in found.record.headers]
+    def format_headers(self, record: FoundRecord) -> bytes:
+        pairs = [b"%s:%s" % (name.encode(), self._format_bytes_or_null(value)) for name, value in record.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
-    def format_key(self, found: FoundRecord) -> bytes:
-        return self._format_bytes_or_null(found.record.key)
+    def format_key(self, record: FoundRecord) -> bytes:
+        return self._format_bytes_or_null(record.record.key)
 
-    def format_value(self, found: FoundRecord) -> bytes:
-        return self._format_bytes_or_null(found.record.value)
+    def format_value(self, record: FoundRecord) -> bytes:
+        return self._format_bytes_or_null(record.record.value)
 
     def _format_bytes_or_null(self, data: bytes | None) -> bytes:
         return self._null if data is None else bytes(data)

@@ -138,13 +138,13 @@ def replay(
         print_table(HEAD, report)
 
 
-def parse_start_or_end(where: PartitionPlace | None) -> int | datetime | None:
+def parse_start_or_end(place: PartitionPlace | None) -> int | datetime | None:
     """Return an edge of what is replayed. Raises click.UsageError for what an archive does not know."""
-    if where is None:
+    if place is None:
         return None
-    if where.partition is not None or where.kind not in ("offset", "time"):
+    if place.partition is not None or place.kind not in ("offset", "time"):
         raise click.UsageError("--start and --end are an offset or a time")
-    return where.number if where.kind == "offset" else datetime.fromtimestamp(where.number / 1000, UTC)
+    return place.number if place.kind == "offset" else datetime.fromtimestamp(place.number / 1000, UTC)
 
 
 def _choose_topics(archived: list[ArchivedPartition], topics: tuple[str, ...]) -> list[ArchivedPartition]:

@@ -292,7 +292,7 @@ def add_archive_options(help: str) -> Callable[[Command], Command]:
 
 
 def locate_archive(
-    table_format: TableFormat, where: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
+    table_format: TableFormat, path_or_table: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
 ) -> ArchiveTable:
     """Return the archive at a place, which need not exist. Raises click.UsageError."""
     if table_format == "parquet":
@@ -300,11 +300,11 @@ def locate_archive(
 
         if catalog:
             raise click.UsageError("--catalog is for iceberg and delta")
-        return ParquetArchive(where, compression)
+        return ParquetArchive(path_or_table, compression)
     if table_format == "iceberg":
         from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
 
-        return IcebergArchive(where, dict(catalog), compression)
+        return IcebergArchive(path_or_table, dict(catalog), compression)
     from minibroker.pipeline.archiving.delta_archive import DeltaArchive
 
-    return DeltaArchive(where, dict(catalog), compression)
+    return DeltaArchive(path_or_table, dict(catalog), compression)

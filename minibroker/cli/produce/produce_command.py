@@ -29,7 +29,7 @@ from minibroker.cli.produce.produce_input import (
     iterate_sources,
     iterate_typed_lines,
 )
-from minibroker.cli.produce.produce_report import Report
+from minibroker.cli.produce.produce_report import ProduceReport
 from minibroker.cli.shared import (
     NamedCommand,
     describe_missing_partition,
@@ -43,7 +43,7 @@ from minibroker.quantities import format_count, parse_moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.producer_identity import ProducerIdentity
-    from minibroker.client.record_producing import Writer
+    from minibroker.client.record_producing import RecordWriter
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS: Final = {"0": 0, "1": 1, "all": -1}
@@ -122,7 +122,7 @@ def produce(
     if acks != "all" and (idempotence or transactional_id is not None):
         raise click.UsageError("--idempotence and --transactional-id need --acks all")
     from minibroker.client.producer_identity import ProducerIdentity
-    from minibroker.client.record_producing import Writer
+    from minibroker.client.record_producing import RecordWriter
     from minibroker.protocol.records.compression import Compression
     from minibroker.protocol.records.record import Header
 
@@ -135,17 +135,16 @@ def produce(
         _encode_key_argument(key_separator), _encode_key_argument(null_key), _encode_key_argument(null_value)
     )
     is_typed = not sources and sys.stdin.isatty()
-    report, codec = (
-        Report(topic, shows_progress=sys.stderr.isatty() and not is_typed),
-        Compression[compression.upper()],
-    )
+    report = ProduceReport(topic, shows_progress=sys.stderr.isatty() and not is_typed)
+    codec = Compression[compression.upper()]
     options: dict[str, Any] = {"acks": ACKS[acks], "codec": codec, "timeout_ms": int(timeout_s * 1000)}
     with connect_client(bootstrap) as client:
         has_identity = idempotence or transactional_id is not None
         identity = ProducerIdentity(client, transactional_id) if has_identity else None
 
-        def get_writer_of_topic(topic: str) -> Writer:
-            return Writer(client, topic, report.get_topic_report(topic).count_outcome, identity=identity, **options)
+        def get_writer_of_topic(topic: str) -> RecordWriter:
+            on_outcome = report.get_topic_report(topic).count_outcome
+            return RecordWriter(client, topic, on_outcome, identity=identity, **options)
 
         try:
             with _run_in_transaction(identity, report):
@@ -160,7 +159,7 @@ def produce(
 
 
 @contextmanager
-def _run_in_transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[None]:
+def _run_in_transaction(identity: ProducerIdentity | None, report: ProduceReport) -> Iterator[None]:
     """Commit what is written in this block, if it is in a transaction; abort it if something was not written."""
     if identity is None or identity.transactional_id is None:
         yield
@@ -197,19 +196,21 @@ def _encode_key_argument(text: str | None) -> bytes | None:
 
 
 def _iterate_input_records(
-    sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: CommonFields, is_typed: bool
+    sources: tuple[BinaryIO, ...], kind: str, line_format: LineFormat, common_fields: CommonFields, is_typed: bool
 ) -> InputRecordPortions:
     """Return the records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
     if is_typed:
-        separator = form.key_separator
+        separator = line_format.key_separator
         key = "" if separator is None else f", as key{os.fsdecode(separator)}value"
         click.echo(f"{GREETINGS[kind]}{key}; Ctrl-D ends.", err=True)
 
     def read_records_of_source(source: BinaryIO) -> InputRecordPortions:
         if kind == FILE:
-            return iterate_record_of_file(source, common)
+            return iterate_record_of_file(source, common_fields)
         lines = iterate_typed_lines() if is_typed and sys.stdout.isatty() else iterate_lines(source)
-        return iterate_records_of_json(lines, common) if kind == JSON else iterate_records_of_lines(lines, form, common)
+        if kind == JSON:
+            return iterate_records_of_json(lines, common_fields)
+        return iterate_records_of_lines(lines, line_format, common_fields)
 
     return iterate_sources(sources or (sys.stdin.buffer,), read_records_of_source)
 
@@ -217,11 +218,11 @@ def _iterate_input_records(
 class TopicWriters:
     """The writers of topics. `topic` and `partition` are for all records; None: they say it themselves."""
 
-    def __init__(self, writer_of: Callable[[str], Writer], topic: str | None, partition: int | None) -> None:
+    def __init__(self, writer_of: Callable[[str], RecordWriter], topic: str | None, partition: int | None) -> None:
         self._writer_of = writer_of
         self._topic = topic
         self._partition = partition
-        self._writers: dict[str, Writer] = {} if topic is None else {topic: writer_of(topic)}
+        self._writers: dict[str, RecordWriter] = {} if topic is None else {topic: writer_of(topic)}
 
     def add_record(self, item: InputRecord) -> None:
         """Add a record. Raises `BadLine` if it says no topic, or a partition that does not exist."""
@@ -249,7 +250,7 @@ class TopicWriters:
             writer.flush()
 
 
-def _produce_records(items: InputRecordPortions, outbox: TopicWriters, report: Report) -> None:
+def _produce_records(items: InputRecordPortions, outbox: TopicWriters, report: ProduceReport) -> None:
     """Write all records, those before a wrong line too; stop if the broker does not take records any more."""
     try:
         for some in items:

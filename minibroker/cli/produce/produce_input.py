@@ -100,39 +100,43 @@ def iterate_typed_lines() -> LinePortions:
             return
 
 
-def iterate_records_of_lines(lines: LinePortions, form: LineFormat, common: CommonFields) -> InputRecordPortions:
+def iterate_records_of_lines(
+    lines: LinePortions, line_format: LineFormat, common_fields: CommonFields
+) -> InputRecordPortions:
     """Yield a record for each line."""
     from minibroker.protocol.records.record import Record
 
     for some in lines:
-        now_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
+        now_ms = _get_now_ms() if common_fields.timestamp_ms is None else common_fields.timestamp_ms
         items = []
         for line in some:
-            key, value = split_key_and_value(line, form)
-            key = common.key if key is None else key
-            items.append(InputRecord(Record(-1, now_ms, key, value, common.headers), ""))
+            key, value = split_key_and_value(line, line_format)
+            key = common_fields.key if key is None else key
+            items.append(InputRecord(Record(-1, now_ms, key, value, common_fields.headers), ""))
         yield items
 
 
-def split_key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, bytes | None]:
+def split_key_and_value(line: bytes, line_format: LineFormat) -> tuple[bytes | None, bytes | None]:
     """Return the key and the value of a line; without a separator, the whole line is the value."""
     key: bytes | None = None
     value: bytes | None = line
-    if form.key_separator is not None and form.key_separator in line:
-        key, _, value = line.partition(form.key_separator)
-        key = None if key == form.null_key else key
-    return key, None if value == form.null_value else value
+    if line_format.key_separator is not None and line_format.key_separator in line:
+        key, _, value = line.partition(line_format.key_separator)
+        key = None if key == line_format.null_key else key
+    return key, None if value == line_format.null_value else value
 
 
-def iterate_record_of_file(source: BinaryIO, common: CommonFields) -> InputRecordPortions:
+def iterate_record_of_file(source: BinaryIO, common_fields: CommonFields) -> InputRecordPortions:
     """Yield one record with all that is read. Raises `BadLine` if that is too long for a record."""
     from minibroker.protocol.records.record import Record
 
     data = source.read(LINE_MAX_BYTES + 1)
     if len(data) > LINE_MAX_BYTES:
         raise BadLine(f"{_get_source_name(source)} is longer than {LINE_MAX_BYTES} bytes")
-    timestamp_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
-    yield [InputRecord(Record(-1, timestamp_ms, common.key, data, common.headers), _get_source_name(source))]
+    timestamp_ms = _get_now_ms() if common_fields.timestamp_ms is None else common_fields.timestamp_ms
+    yield [
+        InputRecord(Record(-1, timestamp_ms, common_fields.key, data, common_fields.headers), _get_source_name(source))
+    ]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ class DumpLines:
         return self._place | {name: value for name, value in document.items() if name not in OF_DUMP | has_none}
 
 
-def iterate_records_of_json(lines: LinePortions, common: CommonFields) -> InputRecordPortions:
+def iterate_records_of_json(lines: LinePortions, common_fields: CommonFields) -> InputRecordPortions:
     """Yield a record for each line of JSON, as `consume --json` prints it, or `dump --json`.
 
     Empty lines are passed over. Raises `BadLine`, after the records before that line.
@@ -174,7 +178,7 @@ def iterate_records_of_json(lines: LinePortions, common: CommonFields) -> InputR
                 if document is not None and "type" in document:
                     document = dumped.parse_record(document)
                 if document is not None:
-                    items.append(_make_record_of_json(document, f"line {number}", common, now_ms))
+                    items.append(_make_record_of_json(document, f"line {number}", common_fields, now_ms))
         except ValueError as error:
             yield items
             raise BadLine(f"line {number}: {error}") from None
@@ -196,7 +200,7 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     return document
 
 
-def _make_record_of_json(document: dict[str, Any], place: str, common: CommonFields, now_ms: int) -> InputRecord:
+def _make_record_of_json(document: dict[str, Any], place: str, common_fields: CommonFields, now_ms: int) -> InputRecord:
     """Return the record of an object. Raises ValueError."""
     from minibroker.protocol.records.record import Record
 
@@ -206,10 +210,10 @@ def _make_record_of_json(document: dict[str, Any], place: str, common: CommonFie
     key = _get_key_or_value(document, "key")
     record = Record(
         -1,
-        _get_timestamp(document, common, now_ms),
-        common.key if key is None and "key" not in document else key,
+        _get_timestamp(document, common_fields, now_ms),
+        common_fields.key if key is None and "key" not in document else key,
         _get_key_or_value(document, "value"),
-        (*_parse_headers(document.get("headers")), *common.headers),
+        (*_parse_headers(document.get("headers")), *common_fields.headers),
     )
     return InputRecord(
         record, place, _get_field(document, "topic", str), _get_number(document, "partition", PARTITION_MAX)
@@ -253,7 +257,7 @@ def _parse_headers(given: Any) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _get_timestamp(document: dict[str, Any], common: CommonFields, now_ms: int) -> int:
+def _get_timestamp(document: dict[str, Any], common_fields: CommonFields, now_ms: int) -> int:
     """Return the timestamp in ms: a number, or a time as people write it; without one, that of all records, or now."""
     given = document.get("timestamp")
     if isinstance(given, str):
@@ -264,7 +268,7 @@ def _get_timestamp(document: dict[str, Any], common: CommonFields, now_ms: int) 
     number = _get_number(document, "timestamp", TIMESTAMP_MAX)
     if number is not None:
         return number
-    return now_ms if common.timestamp_ms is None else common.timestamp_ms
+    return now_ms if common_fields.timestamp_ms is None else common_fields.timestamp_ms
 
 
 def _get_number(document: dict[str, Any], name: str, maximum: int) -> int | None:

@@ -74,7 +74,7 @@ class TopicReport:
         return {"topic": self.topic, "records": self.records, "partitions": partitions}
 
 
-class Report:
+class ProduceReport:
     """The reports of all topics; `topic` is the one that all records go to, None if they say it themselves."""
 
     def __init__(self, topic: str | None, *, shows_progress: bool) -> None:

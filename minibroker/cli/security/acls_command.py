@@ -73,7 +73,7 @@ def _add_acl_options(command: Command) -> Command:
     return command
 
 
-def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
+def _parse_resource_type_and_name(options: dict[str, Any]) -> tuple[int, str]:
     """Return the type and name of the resource that the options name. Raises click.UsageError."""
     kinds = {
         "topic": ResourceType.TOPIC,
@@ -95,7 +95,7 @@ def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
 
 def _make_acl_fields(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return an ACL as the fields of a request, but for the type of its pattern."""
-    resource_type, name = _choose_resource(options)
+    resource_type, name = _parse_resource_type_and_name(options)
     return {
         "resource_type": resource_type,
         "resource_name": name,

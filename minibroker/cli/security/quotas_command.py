@@ -99,7 +99,7 @@ def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **opti
             wanted[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{name} is a number, and cannot be {text!r}") from None
-    _alter_quotas(bootstrap, options, wanted, remove=False)
+    _alter_quotas(bootstrap, options, wanted, removes=False)
     click.echo(f"set {', '.join(wanted)}")
 
 
@@ -114,12 +114,12 @@ def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) 
     Example:
         minibroker quotas remove --user alice producer_byte_rate
     """
-    _alter_quotas(bootstrap, options, dict.fromkeys(names, 0.0), remove=True)
+    _alter_quotas(bootstrap, options, dict.fromkeys(names, 0.0), removes=True)
     click.echo(f"removed {', '.join(names)}")
 
 
 def _alter_quotas(
-    bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, remove: bool
+    bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, removes: bool
 ) -> None:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
@@ -129,7 +129,7 @@ def _alter_quotas(
     if not named:
         raise click.UsageError("choose one of --user, --client-id, --ip, or the first two")
     entity = [shape.EntityData(entity_type=kind, entity_name=None if name == DEFAULT else name) for kind, name in named]
-    changes = [shape.OpData(key=key, value=value, remove=remove) for key, value in limits.items()]
+    changes = [shape.OpData(key=key, value=value, remove=removes) for key, value in limits.items()]
     with connect_client(bootstrap) as client:
         request = AlterClientQuotasRequest(entries=[shape(entity=entity, ops=changes)])
         (answer,) = client.request(request, client.controller()).entries

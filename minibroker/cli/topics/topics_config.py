@@ -69,9 +69,11 @@ def config(
         known = {entry.name for entry in get_topic_configs(client, name)}
         unknown = next((key for key in deleted if key not in known), None)
         if unknown is not None:
-            from minibroker.suggestions import suggest_names
+            from minibroker.suggestions import format_suggestion_of_similar_name
 
-            raise make_operation_error(f"{name} has no config {unknown}{suggest_names(unknown, sorted(known))}")
+            raise make_operation_error(
+                f"{name} has no config {unknown}{format_suggestion_of_similar_name(unknown, sorted(known))}"
+            )
         _change_configs(client, name, changed, deleted)
         kept = _find_configs_to_delete(client, name, deleted)
     if as_json:
@@ -95,9 +97,9 @@ def _find_configs_to_delete(client: Client, name: str, deleted: tuple[str, ...])
     }
 
 
-def _check_no_config_is_given_twice(assigned: list[str], deleted: tuple[str, ...]) -> None:
+def _check_no_config_is_given_twice(assigned_names: list[str], deleted: tuple[str, ...]) -> None:
     """Check that no config is given twice. Raises click.UsageError."""
-    given = [*assigned, *deleted]
+    given = [*assigned_names, *deleted]
     twice = next((key for key in given if given.count(key) > 1), None)
     if twice is not None:
         raise click.UsageError(f"{twice} is given twice")

@@ -94,13 +94,13 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
     raise make_operation_error(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
 
-def list_open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
+def list_open_transactions(client: Client, only_topic: str | None) -> list[OpenTransaction]:
     """Return the open transactions in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     found = get_all_topics(client)
-    if only is not None and only not in found:
-        raise make_not_found_error("topic", only, found)
-    for topic in found.values() if only is None else (found[only],):
+    if only_topic is not None and only_topic not in found:
+        raise make_not_found_error("topic", only_topic, found)
+    for topic in found.values() if only_topic is None else (found[only_topic],):
         for partition in topic.partitions:
             if partition.leader_id != NO_LEADER:
                 by_leader[partition.leader_id][topic.name].append(partition.partition_index)

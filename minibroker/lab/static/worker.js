@@ -52,7 +52,7 @@ async function start() {
   figures.started = rounded(starting);
   onmessage = ({ data }) => {
     const message = python.toPy(data);
-    desk.take_message(message);
+    desk.process_page_message(message);
     message.destroy();
   };
   postMessage({ ready: figures });

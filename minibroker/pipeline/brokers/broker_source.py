@@ -55,7 +55,7 @@ class BrokerSource:
         if self._client is None:
             client = Client(self._bootstrap_servers, self._settings)
             if not self._has_reached:
-                client.reach()
+                client.connect_to_any_node()
             self._client, self._has_reached = client, True
         return self._client
 

@@ -25,7 +25,7 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     SECOND_BYTE,
     MalformedVarint,
-    read_unsigned,
+    read_zigzag_varint,
 )
 
 BEYOND: Final = 1 << 50  # behind the end of any data, and far from an overflow
@@ -175,7 +175,7 @@ def find_starts_in_payload(payload: bytes, count: int) -> Int64s | None:
             if length > 0x7F:
                 following = payload[body]
                 if following > 0x7F:
-                    length, body = read_unsigned(payload, position, MAX_VARINT_BYTES)
+                    length, body = read_zigzag_varint(payload, position, MAX_VARINT_BYTES)
                 else:
                     length, body = length + second[following], body + 1
             if length & 1 or not length:

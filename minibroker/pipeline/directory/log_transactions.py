@@ -68,7 +68,7 @@ class LogTransactions:
 
     def list_aborted_transactions(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
-        between = AbortedTransactions(DISK, self._aborted).list_between(start, end)
+        between = AbortedTransactions(DISK, self._aborted).list_transactions_between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
     def read_new_batches(self, view: LogView) -> None:
@@ -209,5 +209,5 @@ def _read_newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerState
             states.load_snapshot(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
             return at, states
         except (FileNotFoundError, CorruptSnapshot):
-            states.clear_all(segment.base_offset)
+            states.clear_all_producers(segment.base_offset)
     return 0, states

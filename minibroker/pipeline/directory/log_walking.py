@@ -20,10 +20,10 @@ from minibroker.pipeline.array_types import Bools
 from minibroker.pipeline.decode.batch_headers import BatchHeaders, check_checksums, read_headers_at, scan_headers
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, format_checksums
-from minibroker.storage.batch_scanning import is_blank, iterate_headers
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, SkippedBytes, format_checksums
+from minibroker.storage.batch_scanning import is_zeroed, iterate_headers
 from minibroker.storage.files import File
-from minibroker.storage.inspection.file_walking import make_walker
+from minibroker.storage.inspection.file_walking import make_batch_walker
 from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
@@ -59,7 +59,7 @@ class FileShortened(OSError):
 
 def iterate_blocks_or_damage(
     file: File, walker: BatchWalker, position: int, checksums: Checksums, block_bytes: int = BLOCK_BYTES
-) -> Iterator[BatchBlock | PassedOver]:
+) -> Iterator[BatchBlock | SkippedBytes]:
     """Yield the batches from `position` on in blocks of about `block_bytes`, and the damage between them.
 
     `walker` is one over the file, up to where the walk ends. Raises `FileShortened`, and other `OSError`s.
@@ -74,7 +74,7 @@ def iterate_blocks_or_damage(
         if giant is not None:
             wanted = giant.size_bytes
             continue
-        damage: FoundBatch | PassedOver | None = None
+        damage: FoundBatch | SkippedBytes | None = None
         if found.positions:
             block, damage = _make_block(data, position, read_headers_at(data, found.positions), walker, checksums)
             if len(block.sound):
@@ -82,14 +82,14 @@ def iterate_blocks_or_damage(
             position += found.end
         else:
             damage = walker.read_batch_or_damage_at(position)
-        if isinstance(damage, PassedOver):
+        if isinstance(damage, SkippedBytes):
             yield damage
             position = damage.position + damage.size_bytes
 
 
 def _make_block(
     data: memoryview, origin: int, headers: BatchHeaders, walker: BatchWalker, checksums: Checksums
-) -> tuple[BatchBlock, PassedOver | None]:
+) -> tuple[BatchBlock, SkippedBytes | None]:
     """Return the batches up to the first one whose length leads nowhere, and the damage there, or None."""
     sound = np.ones(len(headers.size), np.bool_)
     sound[checksums.value] = check_checksums(data, headers.select_batches(checksums.value))
@@ -99,7 +99,7 @@ def _make_block(
         if checksums is Checksums.LAST and _may_batch_begin_at(walker, position + int(headers.size[index])):
             continue
         step = walker.read_batch_or_damage_at(position)
-        if isinstance(step, PassedOver):
+        if isinstance(step, SkippedBytes):
             return BatchBlock(data, origin, headers.select_batches(slice(index)), sound[:index], wrong), step
         wrong.append(step)
     return BatchBlock(data, origin, headers, sound, wrong), None
@@ -134,7 +134,7 @@ def iterate_headers_or_damage(
                 position, next_offset = at + header.size_bytes, header.next_offset
             return
         except CorruptBatch:
-            if blank_ends and is_blank(file, position):
+            if blank_ends and is_zeroed(file, position):
                 return
             damage = _describe_damage_at(file, position, end, next_offset, least_offset)
             yield damage
@@ -157,7 +157,7 @@ def _describe_damage_at(file: File, position: int, end: int, next_offset: int, l
     next; it is only reported. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = make_walker(file, end, next_offset=least_offset, limit=limit).read_batch_or_damage_at(position)
+    step = make_batch_walker(file, end, next_offset=least_offset, limit=limit).read_batch_or_damage_at(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return DamagedBytes(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return DamagedBytes(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

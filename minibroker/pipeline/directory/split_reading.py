@@ -27,10 +27,10 @@ from minibroker.pipeline.directory.splitting import BatchStretch, SplitStretches
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.walking import PassedOver
+from minibroker.protocol.records.walking import SkippedBytes
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.files import File
-from minibroker.storage.inspection.file_walking import make_walker
+from minibroker.storage.inspection.file_walking import make_batch_walker
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class SplitReader:
 
     def _decode_blocks(self, file: File, stretch: BatchStretch) -> Iterator[pa.RecordBatch]:
         limit = stretch.start + MAX_RELATIVE_OFFSET + 1  # a segment cannot name a later offset
-        walker = make_walker(file, stretch.end_position, next_offset=stretch.start, limit=limit)
+        walker = make_batch_walker(file, stretch.end_position, next_offset=stretch.start, limit=limit)
         self._next_offset = max(self._next_offset, stretch.start)
         try:
             for step in iterate_blocks_or_damage(file, walker, stretch.position, Checksums.LAST, self._block_bytes):
@@ -92,7 +92,7 @@ class SplitReader:
         except FileShortened as error:
             raise DataLoss(str(error)) from None
 
-    def _yield_damaged_range(self, damage: PassedOver, path: str) -> Iterator[pa.RecordBatch]:
+    def _yield_damaged_range(self, damage: SkippedBytes, path: str) -> Iterator[pa.RecordBatch]:
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.decode_rest()

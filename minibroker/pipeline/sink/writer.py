@@ -100,7 +100,7 @@ def check_options(options: Mapping[str, str], schema: StructType) -> SinkSetting
 def check_server_answers(settings: SinkSettings) -> None:
     """Raise `ClientError` at once if no server answers: each task would try for a minute."""
     with delivery.connect_client(settings) as client:
-        client.reach()
+        client.connect_to_any_node()
 
 
 def list_open_transactions(messages: list[WriterCommitMessage | None]) -> list[OpenTransaction]:

@@ -18,8 +18,8 @@ from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Checksums, it
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
-from minibroker.protocol.records.walking import BatchProblem, FoundBatch, PassedOver
-from minibroker.storage.inspection.file_walking import make_walker
+from minibroker.protocol.records.walking import BatchProblem, FoundBatch, SkippedBytes
+from minibroker.storage.inspection.file_walking import make_batch_walker
 
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
@@ -101,9 +101,9 @@ class LogFileReader:
 
     def iterate_blocks(self) -> Iterator[LogBlock]:
         """Yield all batches, in blocks of about `block_bytes`."""
-        walker = make_walker(self._file, self._size, limit=MAX_OFFSET)
+        walker = make_batch_walker(self._file, self._size, limit=MAX_OFFSET)
         for step in iterate_blocks_or_damage(self._file, walker, 0, self._checksums, self._block_bytes):
-            if isinstance(step, PassedOver):
+            if isinstance(step, SkippedBytes):
                 self._add_damage_problem(step)
                 continue
             headers = step.headers
@@ -119,7 +119,7 @@ class LogFileReader:
         detail = f"stored {header.crc:08x}, computed {batch.computed_crc:08x} over {header.size_bytes} bytes"
         self.problems.append(Problem("crc", batch.position, header.base_offset, detail))
 
-    def _add_damage_problem(self, damage: PassedOver) -> None:
+    def _add_damage_problem(self, damage: SkippedBytes) -> None:
         """Note what is wrong with bytes that are not a batch."""
         position, end = damage.position, damage.position + damage.size_bytes
         is_end = end == self._size

@@ -32,8 +32,8 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     Bytes,
     MalformedVarint,
-    from_zigzag,
-    read_unsigned,
+    convert_from_zigzag,
+    read_zigzag_varint,
 )
 
 _TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
@@ -102,7 +102,7 @@ def _explain_batch(cursor: PartCursor, name: str, explain_record: ExplainRecord)
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
             raise UnreadablePart(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
         is_whole = length <= cursor.left_bytes
-        with cursor.limit_to_part(batch, min(length, cursor.left_bytes)):
+        with cursor.limit_cursor_to_part(batch, min(length, cursor.left_bytes)):
             fields |= {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[2:]}
             _explain_header_meanings(fields)
             if is_whole:
@@ -138,8 +138,10 @@ def _get_codec_name(attributes: int) -> str:
     return Compression(number).name.lower() if known else f"unknown codec {number}"
 
 
-def _explain_crc(part: ExplainedPart, computed: int) -> None:
-    part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}, in hex {computed:08x}"
+def _explain_crc(part: ExplainedPart, computed_crc: int) -> None:
+    part.meaning = (
+        "right" if part.value == computed_crc else f"WRONG: the bytes have {computed_crc}, in hex {computed_crc:08x}"
+    )
 
 
 def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], explain_record: ExplainRecord) -> None:
@@ -153,7 +155,7 @@ def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], expla
         stopped = _decompress_payload(cursor, part, cursor.read_bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
         assert part.payload is not None
         inner = cursor.make_inner_cursor(part.payload)
-        with inner.add_part("", "") as top, inner.limit_to_part(top):
+        with inner.add_part("", "") as top, inner.limit_cursor_to_part(top):
             for index in range(count):
                 reader.explain_record(inner, index)
         part.parts, part.problem = top.parts, stopped or top.problem
@@ -190,7 +192,7 @@ class _RecordsExplainer:
             length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
                 raise UnreadablePart(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
-            with cursor.limit_to_part(record, length):
+            with cursor.limit_cursor_to_part(record, length):
                 self._explain_body(cursor, record)
 
     def _explain_body(self, cursor: PartCursor, record: ExplainedPart) -> None:
@@ -224,10 +226,10 @@ def _explain_zigzag(cursor: PartCursor, name: str, type_: str) -> ExplainedPart:
 
 def _read_varint(cursor: PartCursor, most_bytes: int) -> int:
     try:
-        raw, cursor.position = read_unsigned(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
+        raw, cursor.position = read_zigzag_varint(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
     except MalformedVarint as error:
         raise UnreadablePart(str(error)) from None
-    return from_zigzag(raw)
+    return convert_from_zigzag(raw)
 
 
 def _explain_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
@@ -253,7 +255,7 @@ def _explain_message(cursor: PartCursor, name: str, explain_record: ExplainRecor
         offset, size = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
         is_whole = 0 <= size.value <= cursor.left_bytes
-        with cursor.limit_to_part(message, min(max(size.value, 0), cursor.left_bytes)):
+        with cursor.limit_cursor_to_part(message, min(max(size.value, 0), cursor.left_bytes)):
             crc = _explain_header_field(cursor, "crc", "I")
             covered = cursor.position
             magic, attributes = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
@@ -291,6 +293,6 @@ def _explain_inner_messages(
         return
     assert value.payload is not None
     inner = cursor.make_inner_cursor(value.payload)
-    with inner.add_part("", "") as top, inner.limit_to_part(top):
+    with inner.add_part("", "") as top, inner.limit_cursor_to_part(top):
         explain_batches(inner, explain_record)
     value.parts, value.problem, value.value = top.parts, stopped or top.problem, None

@@ -41,38 +41,38 @@ _SCRAM = {
 
 
 def explain_embedded_message(
-    cursor: PartCursor, part: ExplainedPart, message: type[Message], size_bytes: int, read: ReadMessage
+    cursor: PartCursor, part: ExplainedPart, message: type[Message], size_bytes: int, read_message: ReadMessage
 ) -> bool:
     """Explain the next `size_bytes` as parts of `part`, if the field is known. Return False if they stay bytes."""
     place = message.__name__, part.name
     if place in _SASL_FIELDS:
         return explain_sasl_token(cursor, part, size_bytes)
     kind = _CONSUMERS.get(place)
-    return kind is not None and _explain_consumer_message(cursor, part, kind, size_bytes, read)
+    return kind is not None and _explain_consumer_message(cursor, part, kind, size_bytes, read_message)
 
 
 def _explain_consumer_message(
-    cursor: PartCursor, part: ExplainedPart, kind: type[Message], size_bytes: int, read: ReadMessage
+    cursor: PartCursor, part: ExplainedPart, message_class: type[Message], size_bytes: int, read_message: ReadMessage
 ) -> bool:
     inner = cursor.make_inner_cursor(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
-        with inner.add_part(kind.__name__, "message") as whole:
-            explain_versioned_message(inner, kind, read)
+        with inner.add_part(message_class.__name__, "message") as whole:
+            explain_versioned_message(inner, message_class, read_message)
     except UnreadablePart:
         return False
-    part.parts, part.meaning = whole.parts, kind.__name__
+    part.parts, part.meaning = whole.parts, message_class.__name__
     cursor.read_bytes(size_bytes)
     if inner.left_bytes:
         part.parts.append(ExplainedPart("user data of a later version", "bytes", inner.position, inner.end))
     return True
 
 
-def explain_versioned_message(cursor: PartCursor, kind: type[Message], read: ReadMessage) -> None:
+def explain_versioned_message(cursor: PartCursor, message_class: type[Message], read_message: ReadMessage) -> None:
     """Explain a message behind its version. As Java does, take what is known of a later version."""
     version = explain_int16_field(cursor, "version").value
     if version < 0:
         raise UnreadablePart(f"there is no version {version}")
-    read(cursor, kind, min(version, kind.versions[-1]))
+    read_message(cursor, message_class, min(version, message_class.versions[-1]))
 
 
 def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int) -> bool:

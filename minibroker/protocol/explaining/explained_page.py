@@ -84,17 +84,17 @@ def format_hex_beside_tree(item: Explanation) -> str:
 
 
 def _generate_html_tree(
-    part: ExplainedPart, data: Bytes, numbers: Iterator[int], leaves: list[tuple[int, int, int]], blocks: list[str]
+    part: ExplainedPart, data: Bytes, numbers: Iterator[int], byte_ranges: list[tuple[int, int, int]], blocks: list[str]
 ) -> Iterator[str]:
-    """Yield the items of a part and of all in it; add the ranges of its bytes to `leaves`, decompressed to `blocks`."""
+    """Yield the items of a part and of all in it; add its ranges to `byte_ranges`, decompressed bytes to `blocks`."""
     number = next(numbers)
     is_leaf = not part.parts or part.payload is not None
     end = part.end if is_leaf else part.start + part.prefix_bytes
     if end > part.start:
-        leaves.append((part.start, end, SECRET if part.is_secret else number))
+        byte_ranges.append((part.start, end, SECRET if part.is_secret else number))
     yield f'<li><span data-p="{number}" tabindex="0">{escape(part.name)} {_format_part_as_html(part)}</span>'
     if part.parts:
-        inner_leaves = leaves if part.payload is None else []
+        inner_leaves = byte_ranges if part.payload is None else []
         yield "<ul>"
         for each in part.parts:
             yield from _generate_html_tree(each, data, numbers, inner_leaves, blocks)
@@ -117,16 +117,16 @@ def _format_part_as_html(part: ExplainedPart) -> str:
     return " ".join(said)
 
 
-def _format_hex_as_html(data: Bytes, leaves: list[tuple[int, int, int]], start: int) -> str:
+def _format_hex_as_html(data: Bytes, byte_ranges: list[tuple[int, int, int]], start: int) -> str:
     """Return rows of hex, in which the bytes of each part are marked by its number."""
     rows: list[str] = []
     position = start
-    for first, last, number in leaves:
+    for first, last, number in byte_ranges:
         for at in range(first, min(last, start + HEX_BYTES)):
             if (at - start) % ROW_BYTES == 0:
                 rows.append(f'{_LINE_END if rows else ""}<span class="at">{at:06x}</span> ')
             rows.append(f'<span data-p="{number}">{"··" if number == SECRET else f"{data[at]:02x}"}</span> ')
             position = at + 1
-    rest = leaves[-1][1] - position if leaves else 0
+    rest = byte_ranges[-1][1] - position if byte_ranges else 0
     more = f"\n… {rest:,} more bytes" if rest > 0 else ""
     return f"<pre>{''.join(rows)}{more}</pre>"

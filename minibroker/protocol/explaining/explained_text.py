@@ -27,13 +27,13 @@ def format_part_as_lines(part: ExplainedPart, data: Bytes, *, with_background: b
 
 
 def _format_part_lines(
-    part: ExplainedPart, data: Bytes, depth: int, mark: str, name_width: int, with_background: bool
+    part: ExplainedPart, data: Bytes, depth: int, prefix: str, name_width: int, with_background: bool
 ) -> Iterator[str]:
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
     is_leaf = not part.parts or part.payload is not None
     end = part.end if is_leaf else part.start + part.prefix_bytes
-    place = f"{mark}{part.start:0{width}x}"
+    place = f"{prefix}{part.start:0{width}x}"
     name = f"{'  ' * depth}{part.name}"
     hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _format_hex(data, part.start, end)
     yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_format_name_and_value(part)}".rstrip()
@@ -41,10 +41,10 @@ def _format_part_lines(
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
         yield from _format_part_lines(
-            each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, with_background
+            each, inner, depth + 1, "+" if part.payload is not None else prefix, name_width, with_background
         )
     if part.problem:
-        at = f"{mark}{part.end:0{width}x}"
+        at = f"{prefix}{part.end:0{width}x}"
         yield f"{at}  {'':{3 * ROW_BYTES}} {'  ' * (depth + 1)}! {part.problem}"
 
 

@@ -32,7 +32,7 @@ FRAGMENTS: Final = (*_MEMBERS, SASL, *sorted((*_KEYS, *_VALUES, *_METADATA)))
 def explain_fragment(data: Bytes, kind: str) -> ExplainedPart:
     """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
     cursor = PartCursor(data)
-    with cursor.add_part(kind, "bytes") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part(kind, "bytes") as whole, cursor.limit_cursor_to_part(whole):
         whole.meaning = _explain_fragment_content(cursor, whole, kind)
         if cursor.left_bytes and kind not in _MEMBERS:
             raise UnreadablePart(f"{cursor.left_bytes:,} bytes follow the end of the message")

@@ -28,38 +28,44 @@ ReadMessage = Callable[[PartCursor, type[Message], int], None]
 ExplainRecord = Callable[[PartCursor, bool, ExplainedPart, ExplainedPart], None]
 
 
-def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
-    """Return what explains keys and values of this topic's records; `read` explains a message. None is any topic."""
+def make_record_explainer(topic: str | None, read_message: ReadMessage) -> ExplainRecord:
+    """Return what explains keys and values of a topic's records, None for any; `read_message` explains a message."""
 
     def explain_record(cursor: PartCursor, is_control: bool, key: ExplainedPart, value: ExplainedPart) -> None:
         if is_control:
-            _explain_control_record(cursor, key, value, read)
+            _explain_control_record(cursor, key, value, read_message)
         elif topic == METADATA_TOPIC:
-            _explain_content_of_part(cursor, value, lambda inner: explain_metadata_record_value(inner, read))
+            _explain_content_of_part(cursor, value, lambda inner: explain_metadata_record_value(inner, read_message))
         elif topic in COORDINATOR_KINDS:
-            _explain_coordinator_record(cursor, key, value, topic, read)
+            _explain_coordinator_record(cursor, key, value, topic, read_message)
 
     return explain_record
 
 
-def explain_metadata_record_value(cursor: PartCursor, read: ReadMessage) -> str:
+def explain_metadata_record_value(cursor: PartCursor, read_message: ReadMessage) -> str:
     """Explain the value of a record of the metadata log. Return what it is."""
     numbers = {name: _explain_unsigned_varint(cursor, name) for name in ("frame_version", "type", "version")}
     if numbers["frame_version"].value != FRAME_VERSION:
         raise UnreadablePart(f"there is no version {numbers['frame_version'].value} of the frame")
     kind = METADATA_KINDS.get(numbers["type"].value)
-    return _explain_record_message(cursor, kind, numbers["type"], numbers["version"].value, read)
+    return _explain_record_message(cursor, kind, numbers["type"], numbers["version"].value, read_message)
 
 
-def explain_coordinator_record_key(cursor: PartCursor, topic: str, read: ReadMessage) -> str:
+def explain_coordinator_record_key(cursor: PartCursor, topic: str, read_message: ReadMessage) -> str:
     """Explain the key of a record of a coordinator's topic. Return what it is."""
     number = explain_int16_field(cursor, "type")
-    return _explain_record_message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
+    return _explain_record_message(
+        cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read_message
+    )
 
 
-def explain_coordinator_record_value(cursor: PartCursor, kind: type[Message], read: ReadMessage) -> str:
+def explain_coordinator_record_value(
+    cursor: PartCursor, message_class: type[Message], read_message: ReadMessage
+) -> str:
     """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
-    return _explain_record_message(cursor, kind, None, explain_int16_field(cursor, "version").value, read)
+    return _explain_record_message(
+        cursor, message_class, None, explain_int16_field(cursor, "version").value, read_message
+    )
 
 
 def explain_int16_field(cursor: PartCursor, name: str) -> ExplainedPart:
@@ -76,33 +82,42 @@ def _explain_unsigned_varint(cursor: PartCursor, name: str) -> ExplainedPart:
 
 
 def _explain_record_message(
-    cursor: PartCursor, kind: type[Message] | None, number: ExplainedPart | None, version: int, read: ReadMessage
+    cursor: PartCursor,
+    message_class: type[Message] | None,
+    number: ExplainedPart | None,
+    version: int,
+    read_message: ReadMessage,
 ) -> str:
     """Explain a message of a record, whose type is in `number`. Return its name and version."""
-    if kind is None:
+    if message_class is None:
         raise UnreadablePart(f"there is no type {number.value if number else version}")
     if number is not None:
-        number.meaning = kind.__name__
-    if version not in kind.versions:
+        number.meaning = message_class.__name__
+    if version not in message_class.versions:
         raise UnreadablePart(
-            f"{kind.__name__} has no version {version}, only {kind.versions[0]} to {kind.versions[-1]}"
+            f"{message_class.__name__} has no version {version},"
+            f" only {message_class.versions[0]} to {message_class.versions[-1]}"
         )
-    read(cursor, kind, version)
-    return f"{kind.__name__} version {version}"
+    read_message(cursor, message_class, version)
+    return f"{message_class.__name__} version {version}"
 
 
 def _explain_coordinator_record(
-    cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, topic: str, read: ReadMessage
+    cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, topic: str, read_message: ReadMessage
 ) -> None:
-    _explain_content_of_part(cursor, key, lambda inner: explain_coordinator_record_key(inner, topic, read))
+    _explain_content_of_part(cursor, key, lambda inner: explain_coordinator_record_key(inner, topic, read_message))
     kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
     if value.value is None:
         value.meaning = "null: a tombstone, which deletes the key"
     elif kind is not None:
-        _explain_content_of_part(cursor, value, lambda inner: explain_coordinator_record_value(inner, kind, read))
+        _explain_content_of_part(
+            cursor, value, lambda inner: explain_coordinator_record_value(inner, kind, read_message)
+        )
 
 
-def _explain_control_record(cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, read: ReadMessage) -> None:
+def _explain_control_record(
+    cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, read_message: ReadMessage
+) -> None:
     _explain_content_of_part(cursor, key, _explain_control_key)
     number = key.parts[1].value if len(key.parts) > 1 else -1
     if number not in ControlType._value2member_map_:
@@ -110,7 +125,7 @@ def _explain_control_record(cursor: PartCursor, key: ExplainedPart, value: Expla
         return
     kind = ControlType(number)
     key.meaning = f"control record: {kind.name}"
-    _explain_content_of_part(cursor, value, lambda inner: _explain_control_value(inner, kind, read))
+    _explain_content_of_part(cursor, value, lambda inner: _explain_control_value(inner, kind, read_message))
 
 
 def _explain_control_key(cursor: PartCursor) -> str:
@@ -120,15 +135,15 @@ def _explain_control_key(cursor: PartCursor) -> str:
     return ""
 
 
-def _explain_control_value(cursor: PartCursor, kind: ControlType, read: ReadMessage) -> str:
-    if kind in (ControlType.ABORT, ControlType.COMMIT):
+def _explain_control_value(cursor: PartCursor, control_type: ControlType, read_message: ReadMessage) -> str:
+    if control_type in (ControlType.ABORT, ControlType.COMMIT):
         explain_int16_field(cursor, "version")
-        read(cursor, EndTxnMarker, 0)
+        read_message(cursor, EndTxnMarker, 0)
         return EndTxnMarker.__name__
-    message, latest = QUORUM_MESSAGES[kind]
+    message, latest = QUORUM_MESSAGES[control_type]
     cursor.require_bytes(INT16.size)
     (version,) = INT16.unpack_from(cursor.data, cursor.position)  # the message's own first field
-    read(cursor, message, max(0, min(version, latest)))  # as Kafka does
+    read_message(cursor, message, max(0, min(version, latest)))  # as Kafka does
     return message.__name__
 
 
@@ -137,7 +152,7 @@ def _explain_content_of_part(cursor: PartCursor, part: ExplainedPart, explain: C
     if part.value is None:
         return
     inner = cursor.make_inner_cursor(cursor.data, part.start + part.prefix_bytes, part.end)
-    with inner.add_part(part.name, part.type) as whole, inner.limit_to_part(whole):
+    with inner.add_part(part.name, part.type) as whole, inner.limit_cursor_to_part(whole):
         part.meaning = explain(inner)
         if inner.left_bytes:
             raise UnreadablePart(f"{inner.left_bytes:,} bytes follow the end of the message")

@@ -45,16 +45,16 @@ def _get_api_name(key: int) -> str:
     return get_api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
 
 
-def _make_word_finder(*words: str, first: int = 0) -> Callable[[int], str]:
-    return lambda value: words[value - first] if first <= value < first + len(words) else ""
+def _make_name_finder_of_number(*names: str, first_number: int = 0) -> Callable[[int], str]:
+    return lambda value: names[value - first_number] if first_number <= value < first_number + len(names) else ""
 
 
 _BY_NAME: dict[str, Callable[[int], str]] = {
     "request_api_key": _get_api_name,
     "api_key": _get_api_name,
     "acks": lambda value: {-1: "all in-sync replicas", 0: "none: no answer", 1: "the leader"}.get(value, ""),
-    "isolation_level": _make_word_finder("read_uncommitted", "read_committed"),
-    "key_type": _make_word_finder("group", "transaction", "share"),
+    "isolation_level": _make_name_finder_of_number("read_uncommitted", "read_committed"),
+    "key_type": _make_name_finder_of_number("group", "transaction", "share"),
     "leader_epoch": lambda value: "unknown" if value == -1 else "",
     "current_leader_epoch": lambda value: "unknown" if value == -1 else "",
     "replica_id": lambda value: "a consumer" if value == -1 else "",

@@ -51,7 +51,7 @@ def explain_message(data: Bytes, message: type[Message], version: int, position:
     """Explain a message without its header. Raises ValueError for a version that it does not have."""
     message.check_version(version)
     cursor = PartCursor(data, position)
-    with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.limit_cursor_to_part(whole):
         explain_message_fields(cursor, message, version)
     return whole
 
@@ -81,13 +81,13 @@ def explain_requests(data: Bytes) -> Iterator[ExplainedPart]:
 def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> ExplainedPart:
     """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
     cursor = PartCursor(data, position)
-    with cursor.add_part("records", "records") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part("records", "records") as whole, cursor.limit_cursor_to_part(whole):
         explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
     return whole
 
 
-def _explain_frame(cursor: PartCursor, name: str, read: Callable[[PartCursor], str]) -> ExplainedPart:
-    with cursor.add_part(name, "frame") as frame, cursor.limit_to_part(frame, None):
+def _explain_frame(cursor: PartCursor, name: str, read_content: Callable[[PartCursor], str]) -> ExplainedPart:
+    with cursor.add_part(name, "frame") as frame, cursor.limit_cursor_to_part(frame, None):
         with cursor.add_part("size", "int32") as size:
             size.value = cursor.read_number(SIZE)
             if size.value < 0:
@@ -95,7 +95,7 @@ def _explain_frame(cursor: PartCursor, name: str, read: Callable[[PartCursor], s
             if size.value > cursor.left_bytes:
                 size.meaning = f"{cursor.left_bytes:,} bytes are here"
             cursor.end = min(cursor.end, cursor.position + size.value)
-        frame.meaning = read(cursor)
+        frame.meaning = read_content(cursor)
         if cursor.position < cursor.end:
             raise UnreadablePart(f"{cursor.left_bytes:,} bytes follow the end of the message")
     return frame
@@ -147,43 +147,50 @@ def _explain_struct(cursor: PartCursor, struct: type, message: type[Message], ve
         _explain_tagged_fields(cursor, shape.tagged, struct, message, version)
 
 
-def _set_field_background(part: ExplainedPart, place: FieldInVersion, struct: type, message: type[Message]) -> None:
-    part.versions, part.about, part.kip = find_field_background(place.name, struct, message)
+def _set_field_background(
+    part: ExplainedPart, versioned_field: FieldInVersion, struct: type, message: type[Message]
+) -> None:
+    part.versions, part.about, part.kip = find_field_background(versioned_field.name, struct, message)
 
 
-def _format_field_type(kind: FieldType, compact: bool) -> str:
-    has_length = not kind.is_fixed and kind.struct is None
-    return f"compact {format_type(kind)}" if compact and has_length else format_type(kind)
+def _format_field_type(field_type: FieldType, compact: bool) -> str:
+    has_length = not field_type.is_fixed and field_type.struct is None
+    return f"compact {format_type(field_type)}" if compact and has_length else format_type(field_type)
 
 
 def _explain_field_value(
     cursor: PartCursor,
     part: ExplainedPart,
-    kind: FieldType,
-    place: FieldInVersion,
+    field_type: FieldType,
+    versioned_field: FieldInVersion,
     message: type[Message],
     version: int,
 ) -> None:
-    if kind.is_fixed:
-        part.value = cursor.read_number(_PACKINGS[kind.code])
+    if field_type.is_fixed:
+        part.value = cursor.read_number(_PACKINGS[field_type.code])
         part.meaning = find_value_meaning(part.name, part.value)
-        if kind.code == UUID and part.value in cursor.topics:
+        if field_type.code == UUID and part.value in cursor.topics:
             part.meaning += f", {cursor.topics[part.value]}"
-    elif kind.struct is not None:
-        _explain_nested_struct(cursor, part, kind.struct, place, message, version)
-    elif kind.item is not None:
-        _explain_array(cursor, part, kind.item, place, message, version)
+    elif field_type.struct is not None:
+        _explain_nested_struct(cursor, part, field_type.struct, versioned_field, message, version)
+    elif field_type.item is not None:
+        _explain_array(cursor, part, field_type.item, versioned_field, message, version)
     else:
-        _explain_bytes_or_text(cursor, part, kind, place, message)
+        _explain_bytes_or_text(cursor, part, field_type, versioned_field, message)
 
 
 def _explain_nested_struct(
-    cursor: PartCursor, part: ExplainedPart, struct: type, place: FieldInVersion, message: type[Message], version: int
+    cursor: PartCursor,
+    part: ExplainedPart,
+    struct: type,
+    versioned_field: FieldInVersion,
+    message: type[Message],
+    version: int,
 ) -> None:
-    if place.nullable:
+    if versioned_field.nullable:
         marker = cursor.read_number(_NULL_MARKER)
         part.prefix_bytes += 1
-        if marker == 0 if place.tagged else marker < 0:
+        if marker == 0 if versioned_field.tagged else marker < 0:
             part.meaning = "null"
             return
     _explain_struct(cursor, struct, message, version)
@@ -200,15 +207,21 @@ def _explain_length_prefix(cursor: PartCursor, part: ExplainedPart, code: str, *
 
 
 def _explain_bytes_or_text(
-    cursor: PartCursor, part: ExplainedPart, kind: FieldType, place: FieldInVersion, message: type[Message]
+    cursor: PartCursor,
+    part: ExplainedPart,
+    field_type: FieldType,
+    versioned_field: FieldInVersion,
+    message: type[Message],
 ) -> None:
-    length = _explain_length_prefix(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
+    length = _explain_length_prefix(
+        cursor, part, field_type.code, compact=versioned_field.compact, nullable=versioned_field.nullable
+    )
     if length < 0:
         part.meaning = "null"
         return
-    if kind.code == "records":
+    if field_type.code == "records":
         missing, topic = length - cursor.left_bytes, cursor.find_enclosing_topic()
-        with cursor.limit_to_part(part, min(length, cursor.left_bytes)):
+        with cursor.limit_cursor_to_part(part, min(length, cursor.left_bytes)):
             explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
         if missing > 0:
             raise UnreadablePart(f"{missing:,} of its {length:,} bytes are not here")
@@ -217,7 +230,7 @@ def _explain_bytes_or_text(
     if is_secret_field(cursor, part, message):
         cursor.read_bytes(length)
         part.is_secret, part.meaning = bool(length), HIDDEN if length else ""
-    elif kind.code == "string":
+    elif field_type.code == "string":
         part.value = cursor.read_bytes(length).decode(errors="replace")
     elif not explain_embedded_message(cursor, part, message, length, explain_message_fields):
         part.value = cursor.read_bytes(length)
@@ -233,34 +246,36 @@ def _explain_array(
     cursor: PartCursor,
     part: ExplainedPart,
     item: FieldType,
-    place: FieldInVersion,
+    versioned_field: FieldInVersion,
     message: type[Message],
     version: int,
 ) -> None:
-    count = _explain_length_prefix(cursor, part, "array", compact=place.compact, nullable=place.nullable)
+    count = _explain_length_prefix(
+        cursor, part, "array", compact=versioned_field.compact, nullable=versioned_field.nullable
+    )
     if count < 0:
         part.meaning = "null"
         return
     part.meaning = f"{count} item{'' if count == 1 else 's'}"
-    if count * measure_smallest_item_bytes(item, version, place.compact) > cursor.left_bytes:
+    if count * measure_smallest_item_bytes(item, version, versioned_field.compact) > cursor.left_bytes:
         part.problem = f"{count:,} items do not fit into the {cursor.left_bytes:,} bytes that are left"
     for index in range(count):
-        with cursor.add_part(f"[{index}]", _format_field_type(item, place.compact)) as each:
-            _explain_array_item(cursor, each, item, place, message, version)
+        with cursor.add_part(f"[{index}]", _format_field_type(item, versioned_field.compact)) as each:
+            _explain_array_item(cursor, each, item, versioned_field, message, version)
 
 
 def _explain_array_item(
     cursor: PartCursor,
     part: ExplainedPart,
     item: FieldType,
-    place: FieldInVersion,
+    versioned_field: FieldInVersion,
     message: type[Message],
     version: int,
 ) -> None:
     if item.struct is not None:
         _explain_struct(cursor, item.struct, message, version)
     else:
-        _explain_field_value(cursor, part, item, place._replace(nullable=False), message, version)
+        _explain_field_value(cursor, part, item, versioned_field._replace(nullable=False), message, version)
 
 
 def _explain_tagged_fields(
@@ -295,7 +310,7 @@ def _explain_tagged_field(
             return
         part.name, part.type = place.name, f"tag {tag}, {_format_field_type(place.kind, place.compact)}"
         _set_field_background(part, place, struct, message)
-        with cursor.limit_to_part(part, size):
+        with cursor.limit_cursor_to_part(part, size):
             _explain_field_value(cursor, part, place.kind, place, message, version)
 
 

@@ -69,7 +69,7 @@ class Explanation(NamedTuple):
 
 
 class UnreadablePart(Exception):
-    """Bytes that cannot be what they should be. It ends in the innermost part that is `limit_to_part`."""
+    """Bytes that cannot be what they should be. It ends in the innermost part that is `limit_cursor_to_part`."""
 
     is_told = False
 
@@ -133,7 +133,7 @@ class PartCursor:
             self._open.pop()
 
     @contextmanager
-    def limit_to_part(self, part: ExplainedPart, size_bytes: int | None = None) -> Iterator[None]:
+    def limit_cursor_to_part(self, part: ExplainedPart, size_bytes: int | None = None) -> Iterator[None]:
         """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then go on behind them.
 
         What is left over becomes a part of its own.

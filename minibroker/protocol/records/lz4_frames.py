@@ -29,15 +29,15 @@ _UINT32 = Struct("<I")
 
 def set_standard_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of the lz4 format. Raises `CorruptBatch`."""
-    return _set_checksum(frame, _FLAGS_POSITION)
+    return _set_header_checksum(frame, _FLAGS_POSITION)
 
 
 def set_format_0_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of Kafka's message format 0. Raises `CorruptBatch`."""
-    return _set_checksum(frame, 0)
+    return _set_header_checksum(frame, 0)
 
 
-def _set_checksum(frame: Bytes, hashed_from: int) -> bytearray:
+def _set_header_checksum(frame: Bytes, hashed_start: int) -> bytearray:
     if len(frame) < _FIXED_BYTES + 1:
         raise CorruptBatch("invalid lz4 data: it ends in the frame's header")
     copy = bytearray(frame)
@@ -45,7 +45,7 @@ def _set_checksum(frame: Bytes, hashed_from: int) -> bytearray:
     at = _FIXED_BYTES + (8 if flags & _CONTENT_SIZE_BIT else 0) + (4 if flags & _DICTIONARY_BIT else 0)
     if at >= len(copy):
         raise CorruptBatch("invalid lz4 data: it ends in the frame's header")
-    copy[at] = compute_xxhash32(bytes(copy[hashed_from:at])) >> 8 & 0xFF
+    copy[at] = compute_xxhash32(bytes(copy[hashed_start:at])) >> 8 & 0xFF
     return copy
 
 
@@ -56,21 +56,21 @@ def compute_xxhash32(data: bytes) -> int:
         lanes = [(_PRIMES[0] + _PRIMES[1]) & _MASK, _PRIMES[1], 0, -_PRIMES[0] & _MASK]
         while position + 16 <= len(data):
             for lane in range(4):
-                lanes[lane] = _mix_lane(lanes[lane], _UINT32.unpack_from(data, position + 4 * lane)[0])
+                lanes[lane] = _mix_word_into_lane(lanes[lane], _UINT32.unpack_from(data, position + 4 * lane)[0])
             position += 16
         value = sum(_rotate_bits(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         value = _PRIMES[4]
-    return _finish_hash(value + len(data), data[position:])
+    return _hash_remaining_bytes(value + len(data), data[position:])
 
 
-def _finish_hash(value: int, rest: bytes) -> int:
+def _hash_remaining_bytes(value: int, remaining_bytes: bytes) -> int:
     position = 0
-    while position + 4 <= len(rest):
-        word = _UINT32.unpack_from(rest, position)[0]
+    while position + 4 <= len(remaining_bytes):
+        word = _UINT32.unpack_from(remaining_bytes, position)[0]
         value = _rotate_bits(value + word * _PRIMES[2] & _MASK, 17) * _PRIMES[3] & _MASK
         position += 4
-    for byte in rest[position:]:
+    for byte in remaining_bytes[position:]:
         value = _rotate_bits(value + byte * _PRIMES[4] & _MASK, 11) * _PRIMES[0] & _MASK
     value &= _MASK
     value = (value ^ value >> 15) * _PRIMES[1] & _MASK
@@ -78,7 +78,7 @@ def _finish_hash(value: int, rest: bytes) -> int:
     return value ^ value >> 16
 
 
-def _mix_lane(lane: int, word: int) -> int:
+def _mix_word_into_lane(lane: int, word: int) -> int:
     return _rotate_bits(lane + word * _PRIMES[1] & _MASK, 13) * _PRIMES[0] & _MASK
 
 

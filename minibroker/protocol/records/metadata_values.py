@@ -39,9 +39,9 @@ class MetadataFrame(NamedTuple):
     position: int
 
 
-def choose_record_version(kind: type[Message], metadata_version: int) -> int:
+def choose_record_version(message_class: type[Message], metadata_version: int) -> int:
     """Return the version of this kind of record at a level of metadata.version."""
-    versions = WRITTEN_VERSIONS.get(kind, ())
+    versions = WRITTEN_VERSIONS.get(message_class, ())
     return next((version for level, version in versions if level <= metadata_version), 0)
 
 

@@ -14,9 +14,9 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     Bytes,
     MalformedVarint,
+    convert_from_zigzag,
     encode_zigzag,
-    from_zigzag,
-    read_unsigned,
+    read_zigzag_varint,
     wrap_to_64_bits,
 )
 from minibroker.protocol.records.windows import ByteWindow
@@ -31,20 +31,20 @@ _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewS
 
 def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_with_offset_delta)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_record_start_with_offset_delta)
 
 
-def add_to_timestamps(chunks: Iterator[Bytes], kept_starts: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
-    """Return the records whose byte in `kept_starts` is not 0, with `by_ms` added to their timestamp deltas."""
+def add_to_timestamps(chunks: Iterator[Bytes], kept_flags: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
+    """Return the records whose byte in `kept_flags` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def restart_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
-        if not kept_starts[index]:
+        if not kept_flags[index]:
             return None
-        raw, rest = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
-        start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw) + by_ms))
+        raw, rest = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)
+        start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(convert_from_zigzag(raw) + by_ms))
         return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
-    return rewrite_record_starts(ByteWindow(chunks), len(kept_starts), restart_record)
+    return rewrite_record_starts(ByteWindow(chunks), len(kept_flags), restart_record)
 
 
 def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:
@@ -62,33 +62,33 @@ def restore_attributes_of_payload(payload: bytes, count: int) -> bytes:
 
 def elide_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Elide as `elide_attributes_of_payload` does, from records in pieces. Raises `HasAttributes`."""
-    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_without_attributes)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_record_start_without_attributes)
 
 
 def restore_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Restore as `restore_attributes_of_payload` does, from records in pieces."""
-    return rewrite_record_starts(ByteWindow(chunks), count, _make_start_with_attributes)
+    return rewrite_record_starts(ByteWindow(chunks), count, _make_record_start_with_attributes)
 
 
 class HasAttributes(Exception):
     """A record has an attribute, which would be lost."""
 
 
-def _make_start_without_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_record_start_without_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start without attributes, and where the rest begins."""
     if data[body]:
         raise HasAttributes
     return encode_zigzag(length - 1), body + 1
 
 
-def _make_start_with_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_record_start_with_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start with attributes, and where the rest begins."""
     return encode_zigzag(length + 1) + b"\0", body
 
 
-def _make_start_with_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    _, at = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
-    _, rest = read_unsigned(data, at, MAX_VARINT_BYTES)
+def _make_record_start_with_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    _, at = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)
+    _, rest = read_zigzag_varint(data, at, MAX_VARINT_BYTES)
     start = data[body:at] + encode_zigzag(index)
     return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
@@ -108,7 +108,7 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
         if (
             extent is not None
             and extent[1] - extent[0] > window.large_bytes
-            and _has_read_record_start(window, extent[0])
+            and _is_record_start_in_window(window, extent[0])
         ):
             position = yield from _rewrite_start_of_large_record(window, extent, index, new_start)
             index += 1
@@ -122,7 +122,7 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
         yield window.data
 
 
-def _has_read_record_start(window: ByteWindow, body: int) -> bool:
+def _is_record_start_in_window(window: ByteWindow, body: int) -> bool:
     """Return whether the start of the record at `body` is at hand."""
     left = len(window.data) - body
     return left >= _START_BYTES or (window.ended and left > 0)
@@ -135,9 +135,9 @@ def _rewrite_start_of_large_record(
     body, end = extent
     restart = new_start(window.data, body, end - body, index)
     if restart is None:
-        return (yield from _yield_or_drop_until(window, body, window.start + end, keeps=False))
+        return (yield from _yield_or_skip_bytes_until(window, body, window.start + end, yields=False))
     yield restart[0]
-    return (yield from _yield_or_drop_until(window, restart[1], window.start + end, keeps=True))
+    return (yield from _yield_or_skip_bytes_until(window, restart[1], window.start + end, yields=True))
 
 
 def _rewrite_some_record_starts(
@@ -161,11 +161,13 @@ def _rewrite_some_record_starts(
     return out, position, index
 
 
-def _yield_or_drop_until(window: ByteWindow, position: int, end: int, *, keeps: bool) -> Generator[Bytes, None, int]:
+def _yield_or_skip_bytes_until(
+    window: ByteWindow, position: int, end: int, *, yields: bool
+) -> Generator[Bytes, None, int]:
     """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
-        yield window.data[position:at_hand] if keeps else b""
+        yield window.data[position:at_hand] if yields else b""
         if window.start + at_hand == end:
             return at_hand
         if window.ended:
@@ -179,7 +181,7 @@ def _find_record_extent(window: ByteWindow, position: int) -> tuple[int, int] | 
     Return None if too little is at hand.
     """
     try:
-        length, body = read_unsigned(window.data, position, MAX_VARINT_BYTES)
+        length, body = read_zigzag_varint(window.data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:
         if not window.ended and len(window.data) - position < MAX_VARINT_BYTES:
             return None
@@ -191,5 +193,5 @@ def _find_record_extent(window: ByteWindow, position: int) -> tuple[int, int] | 
 
 
 def _make_incomplete_record_error(window: ByteWindow, position: int) -> InvalidRecords:
-    length = read_unsigned(window.data, position, MAX_VARINT_BYTES)[0] >> 1
+    length = read_zigzag_varint(window.data, position, MAX_VARINT_BYTES)[0] >> 1
     return InvalidRecords(f"the record at byte {window.start + position} is malformed: a length of {length} bytes")

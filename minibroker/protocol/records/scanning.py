@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minibroker.protocol.records.strides import IS_COMPILED, skip_headers, step_over_short_records
+from minibroker.protocol.records.strides import IS_COMPILED, scan_short_records, skip_headers
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
     MalformedVarint,
-    read_unsigned,
+    read_zigzag_varint,
 )
 
 MIN_RUN: Final = 16  # a leap costs about as much as walking this many records
@@ -77,7 +77,7 @@ class RecordScan:
             self.index = self.position = 0
         steps = MIN_RUN
         while self.index < self.count:
-            if self.count - self.index >= MIN_RUN and self._scan_one_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._scan_run_of_records() >= MIN_RUN:
                 steps = MIN_RUN
             elif not self._scan_records_until(min(self.count, self.index + steps), len(self.payload)):
                 return False
@@ -85,7 +85,7 @@ class RecordScan:
                 steps = min(steps * 2, MAX_WALK)
         return self.position == len(self.payload)
 
-    def _scan_one_run(self) -> int:
+    def _scan_run_of_records(self) -> int:
         """Pass the run that starts here. Return its number of records, 0 if there is none."""
         if IS_COMPILED:
             return 0
@@ -108,15 +108,15 @@ class RecordScan:
         if self.any_offsets:
             return self._scan_valid_records(min(self.count, index + _STEPS_AT_ONCE))
         while self.index < self.count and self.position < end:
-            if self.count - self.index >= MIN_RUN and self._scan_one_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._scan_run_of_records() >= MIN_RUN:
                 self._steps = MIN_RUN
-            elif self._scan_next_piece(min(self.count, self.index + self._steps)):
+            elif self._scan_records_for_a_millisecond(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
             else:
                 break
         return self.index > index
 
-    def _scan_next_piece(self, end_index: int) -> bool:
+    def _scan_records_for_a_millisecond(self, end_index: int) -> bool:
         """Walk as `_scan_records_until` does, but for a millisecond at most."""
         return self._scan_records_until(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
@@ -127,34 +127,34 @@ class RecordScan:
             pass
         return self.index > index
 
-    def _scan_records_until(self, end_index: int, stop: int) -> bool:
-        """Step over the records before `end_index` that end at `stop` or before. Return whether all are, and good."""
+    def _scan_records_until(self, end_index: int, stop_position: int) -> bool:
+        """Step over the records before `end_index` that end by `stop_position`. Return whether all do, and are good."""
         while self.index < end_index:
-            self._scan_short_records(end_index, stop)
-            if self.index < end_index and not self._scan_one_record(stop):
+            self._scan_short_records(end_index, stop_position)
+            if self.index < end_index and not self._scan_one_record(stop_position):
                 return False
         return True
 
-    def _scan_short_records(self, end_index: int, stop: int) -> None:
-        """Step over records with short varints, as `step_over_short_records` does."""
-        self.index, self.position, saw_null_key = step_over_short_records(
-            self.payload, self.position, stop, self.index, end_index, self.timestamp_deltas
+    def _scan_short_records(self, end_index: int, stop_position: int) -> None:
+        """Step over records with short varints, as `scan_short_records` does."""
+        self.index, self.position, saw_null_key = scan_short_records(
+            self.payload, self.position, stop_position, self.index, end_index, self.timestamp_deltas
         )
         self.saw_null_key |= saw_null_key
 
-    def _scan_one_record(self, stop: int) -> bool:
-        """Step over one record of any kind. Return False if it is bad, or ends behind `stop`."""
+    def _scan_one_record(self, stop_position: int) -> bool:
+        """Step over one record of any kind. Return False if it is bad, or ends behind `stop_position`."""
         data = self.payload
         try:
-            length, position = read_unsigned(data, self.position, MAX_VARINT_BYTES)
+            length, position = read_zigzag_varint(data, self.position, MAX_VARINT_BYTES)
             end = position + (length >> 1)
-            if end > stop:
+            if end > stop_position:
                 return False
-            delta, position = read_unsigned(data, position + 1, MAX_VARLONG_BYTES)
-            offset, position = read_unsigned(data, position, MAX_VARINT_BYTES)
-            key, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+            delta, position = read_zigzag_varint(data, position + 1, MAX_VARLONG_BYTES)
+            offset, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
+            key, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
             position += 0 if key & 1 else key >> 1
-            value, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+            value, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
             position += 0 if value & 1 else value >> 1
             position = skip_headers(data, position, end)
         except (MalformedVarint, IndexError):
@@ -203,9 +203,9 @@ def find_run_of_records(payload: bytes | bytearray, position: int, index: int, c
     end_index = min(count, index + MAX_RUN, _find_index_of_next_delta_width(index))
     length = min(end_index - index, (len(payload) - position) // size)
     for start in layout.lengths:
-        length = _count_equal_at_start(_slice_column(payload, start, size, length))
-    offset_deltas = [_slice_column(payload, start, size, length) for start in layout.offset_delta]
-    timestamp_deltas = [_slice_column(payload, start, size, length) for start in layout.timestamp_delta]
+        length = _count_equal_at_start(_slice_column_of_rows(payload, start, size, length))
+    offset_deltas = [_slice_column_of_rows(payload, start, size, length) for start in layout.offset_delta]
+    timestamp_deltas = [_slice_column_of_rows(payload, start, size, length) for start in layout.timestamp_delta]
     if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_rows_whole_varints(timestamp_deltas):
         return None
     return RecordRun(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
@@ -229,7 +229,7 @@ def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | 
     lengths: list[int] = []
 
     def read_length_at(at: int) -> tuple[int, int]:
-        raw, after = read_unsigned(payload, at, MAX_VARINT_BYTES)
+        raw, after = read_zigzag_varint(payload, at, MAX_VARINT_BYTES)
         lengths.extend(range(at, after))
         return raw, after
 
@@ -239,8 +239,8 @@ def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | 
 
     try:
         raw, body = read_length_at(position)
-        _, offset_at = read_unsigned(payload, body + 1, MAX_VARLONG_BYTES)
-        _, key_at = read_unsigned(payload, offset_at, MAX_VARINT_BYTES)
+        _, offset_at = read_zigzag_varint(payload, body + 1, MAX_VARLONG_BYTES)
+        _, key_at = read_zigzag_varint(payload, offset_at, MAX_VARINT_BYTES)
         key, value_at = skip_length_and_bytes(key_at)
         _, headers_at = skip_length_and_bytes(value_at)
         headers, at = read_length_at(headers_at)
@@ -258,7 +258,7 @@ def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | 
     return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
 
 
-def _slice_column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
+def _slice_column_of_rows(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
     return payload[start : start + size * (length - 1) + 1 : size]
 
 
@@ -315,7 +315,9 @@ def _collect_distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
             columns = [low[length:], high[length:]]
             if length == len(high):
                 return numbers
-    return numbers.union(read_unsigned(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
+    return numbers.union(
+        read_zigzag_varint(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True))
+    )
 
 
 def _collect_distinct_bytes(column: bytes | bytearray) -> set[int]:

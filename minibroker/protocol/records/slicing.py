@@ -15,9 +15,9 @@ from minibroker.protocol.records.varints import (
     MAX_VARLONG_BYTES,
     SECOND_BYTE,
     MalformedVarint,
+    convert_from_zigzag,
     encode_zigzag,
-    from_zigzag,
-    read_unsigned,
+    read_zigzag_varint,
     wrap_to_64_bits,
 )
 
@@ -67,10 +67,10 @@ def iterate_record_slices(data: bytes, count: int) -> Iterator[RecordSlice]:
 def _slice_record_with_long_varints(data: bytes, start: int) -> RecordSlice:
     """Return the record at `start`, with varints of any size. Raises `InvalidRecords`."""
     try:
-        length, body = read_unsigned(data, start, MAX_VARINT_BYTES)
-        timestamp_delta, position = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)  # skips the attributes
-        offset_delta, position = read_unsigned(data, position, MAX_VARINT_BYTES)
-        key_length, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+        length, body = read_zigzag_varint(data, start, MAX_VARINT_BYTES)
+        timestamp_delta, position = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)  # skips the attributes
+        offset_delta, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
+        key_length, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {start} is malformed: {error}") from error
     key = None if key_length & 1 else data[position : position + (key_length >> 1)]
@@ -84,7 +84,7 @@ def _slice_record_with_long_varints(data: bytes, start: int) -> RecordSlice:
 def add_to_timestamp(data: bytes, record: RecordSlice, by_ms: int) -> bytes:
     """Return the record's bytes with `by_ms` added to its timestamp delta."""
     start, end, _, raw_delta, _, _ = record
-    body = read_unsigned(data, start, MAX_VARINT_BYTES)[1]
-    rest = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)[1]
-    moved = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw_delta) + by_ms))
+    body = read_zigzag_varint(data, start, MAX_VARINT_BYTES)[1]
+    rest = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)[1]
+    moved = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(convert_from_zigzag(raw_delta) + by_ms))
     return encode_zigzag(len(moved) + end - rest) + moved + data[rest:end]

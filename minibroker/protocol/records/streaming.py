@@ -17,7 +17,7 @@ from minibroker.protocol.records.message_set import find_base_offset_in_steps, i
 from minibroker.protocol.records.payload import get_payload_if_small, iterate_payload_chunks
 from minibroker.protocol.records.record import MalformedRecord, Record, read_record
 from minibroker.protocol.records.slicing import RecordSlice, iterate_record_slices
-from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, convert_to_zigzag, wrap_to_64_bits
 from minibroker.protocol.records.windows import ByteWindow, LargeRecord, RecordExtent
 from minibroker.protocol.steps import Steps
 
@@ -149,7 +149,7 @@ def _slice_large_record(window: ByteWindow, extent: RecordExtent) -> Steps[tuple
         yield from walked.step_over_record(with_headers=False)
     except (MalformedVarint, MalformedRecord) as error:
         raise InvalidRecords(f"the record that ends at byte {extent.end} is malformed: {error}") from error
-    deltas = to_zigzag(walked.offset_delta), to_zigzag(walked.timestamp_delta)
+    deltas = convert_to_zigzag(walked.offset_delta), convert_to_zigzag(walked.timestamp_delta)
     return (0, 0, *deltas, walked.key, walked.value_bytes < 0), walked.position
 
 

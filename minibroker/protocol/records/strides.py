@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_unsigned
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_zigzag_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -21,10 +21,10 @@ IS_COMPILED = __file__.endswith((".so", ".pyd"))
 # deltas) raises IndexError, and so does a record that ends behind `stop`.
 
 
-def step_over_short_records(
-    data: bytes, position: i64, stop: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
+def scan_short_records(
+    data: bytes, position: i64, stop_position: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
 ) -> tuple[i64, i64, bool]:
-    """Step over records with short varints that end at `stop` or before: up to record `end_index`, or to another one.
+    """Step over records with short varints that end by `stop_position`: up to record `end_index`, or to another one.
 
     The record at `position` is the one with `index`. Return index and position of the next record, and whether one that
     was passed had a null key. The timestamp deltas are added in zigzag encoding.
@@ -40,7 +40,7 @@ def step_over_short_records(
             if length > 0x7F:
                 length, position = length + second[data[position]], position + 1
             end = position + (length >> 1)
-            if end > stop:
+            if end > stop_position:
                 raise IndexError
             delta, position = data[position + 1], position + 2  # skips the attributes, which are unused
             if delta > 0x7F:
@@ -78,19 +78,19 @@ def skip_headers(data: bytes, position: i64, end: i64) -> i64:
     MalformedVarint.
     """
     count = key = value = position
-    count, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+    count, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
     if count & 1 or count >> 1 > end - position:
         return 0
     for _ in range(count >> 1):
         key, position = data[position], position + 1
         if key > 0x7F:
-            key, position = read_unsigned(data, position - 1, MAX_VARINT_BYTES)
+            key, position = read_zigzag_varint(data, position - 1, MAX_VARINT_BYTES)
         if key & 1:
             return 0
         position += key >> 1
         value, position = data[position], position + 1
         if value > 0x7F:
-            value, position = read_unsigned(data, position - 1, MAX_VARINT_BYTES)
+            value, position = read_zigzag_varint(data, position - 1, MAX_VARINT_BYTES)
         if not value & 1:
             position += value >> 1
     return position

@@ -28,7 +28,7 @@ from minibroker.protocol.records.varints import (
     SECOND_BYTE,
     Bytes,
     MalformedVarint,
-    from_zigzag,
+    convert_from_zigzag,
     wrap_to_64_bits,
 )
 from minibroker.protocol.records.windows import ByteWindow, LargeRecord, RecordExtent
@@ -87,7 +87,7 @@ def check_plain_records(data: memoryview, header: BatchHeader, rules: RecordRule
     """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
     check_batch_header(header)
     payload = bytes(data[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
-    if header.record_count == 1 and _is_single_usual_record(payload, header, rules):
+    if header.record_count == 1 and _is_only_one_usual_record(payload, header, rules):
         return max(header.base_timestamp, NO_TIMESTAMP)
     largest = _find_largest_timestamp_if_valid(payload, header, rules)
     return run_all_steps(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
@@ -111,7 +111,7 @@ def check_records_in_window(window: ByteWindow, header: BatchHeader, rules: Reco
     return (yield from _RecordsCheck(window, header, rules).check_all_records()) if largest is None else largest
 
 
-def _is_single_usual_record(data: bytes, header: BatchHeader, rules: RecordRules) -> bool:
+def _is_only_one_usual_record(data: bytes, header: BatchHeader, rules: RecordRules) -> bool:
     """Return whether the only record is of the usual kind: good, below 8 KiB, without attributes, deltas and headers.
 
     Its timestamp is then the batch's. Another record may also be good.
@@ -252,7 +252,7 @@ class _RecordsCheck:
         """Check the records in `data` one by one, as some of them break a rule."""
         found = iterate_record_slices(data, self._scan.index - first)
         for index, (_, _, raw_offset, raw_time, key, _) in enumerate(found, first):
-            self._check_record(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
+            self._check_record(index, convert_from_zigzag(raw_offset), convert_from_zigzag(raw_time), key is not None)
             if index & 255 == 0:
                 yield
 
@@ -347,9 +347,9 @@ def _find_timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, i
     base = header.base_timestamp
     if len(deltas) == 1:  # one record, or one timestamp: the usual small batch
         (raw,) = deltas
-        timestamp = wrap_to_64_bits(base + from_zigzag(raw))
+        timestamp = wrap_to_64_bits(base + convert_from_zigzag(raw))
         return timestamp, timestamp
-    timestamps = {wrap_to_64_bits(base + from_zigzag(raw)) for raw in deltas} - {NO_TIMESTAMP}
+    timestamps = {wrap_to_64_bits(base + convert_from_zigzag(raw)) for raw in deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 
 

@@ -41,13 +41,13 @@ def encode_zigzag(value: int) -> bytes:
     return bytes(out)
 
 
-def to_zigzag(value: int) -> int:
+def convert_to_zigzag(value: int) -> int:
     """Return the zigzag encoding of `value` (any int64)."""
     return (value << 1) ^ (value >> 63)
 
 
-def from_zigzag(raw: int) -> int:
-    """Return the signed number of `raw`, which `read_unsigned` has returned."""
+def convert_from_zigzag(raw: int) -> int:
+    """Return the signed number of `raw`, which `read_zigzag_varint` has returned."""
     return (raw >> 1) ^ -(raw & 1)
 
 
@@ -60,17 +60,17 @@ def wrap_to_64_bits(value: int) -> int:
 
 def read_varint(data: Bytes, position: int) -> tuple[int, int]:
     """Return the int32 at `position` and the position after it. Raises `MalformedVarint`."""
-    raw, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+    raw, position = read_zigzag_varint(data, position, MAX_VARINT_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def read_varlong(data: Bytes, position: int) -> tuple[int, int]:
     """Return the int64 at `position` and the position after it. Raises `MalformedVarint`."""
-    raw, position = read_unsigned(data, position, MAX_VARLONG_BYTES)
+    raw, position = read_zigzag_varint(data, position, MAX_VARLONG_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def read_unsigned(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
+def read_zigzag_varint(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
     """Return the number at `position` in zigzag encoding (odd is negative), and the position after it.
 
     `max_bytes` is `MAX_VARINT_BYTES` or `MAX_VARLONG_BYTES`. Raises `MalformedVarint`.

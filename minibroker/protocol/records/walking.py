@@ -78,7 +78,7 @@ class FoundBatch(NamedTuple):
         return self.computed_crc == self.header.crc
 
 
-class PassedOver(NamedTuple):
+class SkippedBytes(NamedTuple):
     """Skipped bytes without a batch: what was expected at their beginning, and what was found."""
 
     position: int
@@ -115,34 +115,34 @@ class BatchWalker:
         self._next_known: tuple[int, int] | None = next(self._known, None)
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
-    def read_batch_or_damage_at(self, position: int) -> FoundBatch | PassedOver:
+    def read_batch_or_damage_at(self, position: int) -> FoundBatch | SkippedBytes:
         """Return what is at `position`, which must not be the end.
 
         A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """
         header = self.read_header_at(position)
         if header is None:
-            return self._make_passed_over_range(position, *self._describe_damage(position))
+            return self._make_skipped_range(position, *self._describe_damage(position))
         batch = FoundBatch(position, header, self._compute_crc(position, header))
         if batch.is_sound or (header.magic == MAGIC and self._may_begin_batch(position + header.size_bytes)):
             return batch
         if header.magic < MAGIC and self._is_format_2(position, header):
-            return self._make_passed_over_range(
+            return self._make_skipped_range(
                 position, BatchProblem.MAGIC, _describe_magic_at(position), f"{header.magic}"
             )
-        return self._make_passed_over_range(position, BatchProblem.CHECKSUM, *format_checksums(batch))
+        return self._make_skipped_range(position, BatchProblem.CHECKSUM, *format_checksums(batch))
 
     def read_header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
         return self._find_plausible_header(self._read, position)
 
-    def find_next_sound_batch(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
-        """Return the first position from `start` on of a sound batch that ends by `bound`, and below offset `limit`."""
+    def find_next_sound_batch(self, start: int, end_position: int, end_offset: int = NO_LIMIT) -> int | None:
+        """Return the first position from `start` of a sound batch that ends by `end_position`, below `end_offset`."""
         read = self._readers()
-        while start + MIN_MESSAGE_BYTES[0] <= bound:
+        while start + MIN_MESSAGE_BYTES[0] <= end_position:
             block = read(start, BLOCK_BYTES)
             for candidate in _iterate_possible_batches(block):
-                if self._is_sound_batch(start + candidate, bound, limit):
+                if self._is_sound_batch(start + candidate, end_position, end_offset):
                     return start + candidate
             if len(block) < BLOCK_BYTES:
                 break
@@ -153,8 +153,8 @@ class BatchWalker:
         """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
-    def _find_plausible_header(self, read: ReadBytes, position: int) -> BatchHeader | None:
-        head = read(position, HEADER_BYTES)
+    def _find_plausible_header(self, read_bytes: ReadBytes, position: int) -> BatchHeader | None:
+        head = read_bytes(position, HEADER_BYTES)
         if len(head) < MIN_MESSAGE_BYTES[0] or head[MAGIC_POSITION] > MAGIC:
             return None
         least_bytes = MIN_LENGTHS[head[MAGIC_POSITION]] + LOG_OVERHEAD_BYTES
@@ -202,11 +202,11 @@ class BatchWalker:
             return BatchProblem.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
         return BatchProblem.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _make_passed_over_range(self, position: int, wrong: BatchProblem, expected: str, found: str) -> PassedOver:
+    def _make_skipped_range(self, position: int, wrong: BatchProblem, expected: str, found: str) -> SkippedBytes:
         resume = self._find_resume_position(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
-        return PassedOver(position, resume - position, wrong, expected, found)
+        return SkippedBytes(position, resume - position, wrong, expected, found)
 
     def _find_resume_position(self, position: int) -> int:
         """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""
@@ -245,11 +245,11 @@ class BatchWalker:
             self._next_known = next(self._known, None)
         return self.size_bytes, self.limit
 
-    def _is_sound_batch(self, position: int, bound: int, limit: int) -> bool:
+    def _is_sound_batch(self, position: int, end_position: int, end_offset: int) -> bool:
         header = self._find_plausible_header(self._lookahead, position)
-        if header is None or position + header.size_bytes > bound:
+        if header is None or position + header.size_bytes > end_position:
             return False
-        if not self.has_valid_offsets(header) or header.last_offset >= limit:
+        if not self.has_valid_offsets(header) or header.last_offset >= end_offset:
             return False
         self._crc_budget_bytes -= header.size_bytes
         return self._crc_budget_bytes >= 0 and self._compute_crc(position, header) == header.crc
@@ -262,9 +262,9 @@ def find_next_sound_batch(data: Bytes, position: int) -> int | None:
     return walker.find_next_sound_batch(position, len(view))
 
 
-def format_checksums(found: FoundBatch) -> tuple[str, str]:
+def format_checksums(batch: FoundBatch) -> tuple[str, str]:
     """Return (expected, found) for a batch with a wrong checksum, for people."""
-    return f"checksum {found.computed_crc:#010x}, as computed", f"{found.header.crc:#010x}, as stored"
+    return f"checksum {batch.computed_crc:#010x}, as computed", f"{batch.header.crc:#010x}, as stored"
 
 
 def _describe_magic_at(position: int) -> str:

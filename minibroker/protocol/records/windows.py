@@ -22,8 +22,8 @@ from minibroker.protocol.records.varints import (
     SECOND_BYTE,
     Bytes,
     MalformedVarint,
-    from_zigzag,
-    read_unsigned,
+    convert_from_zigzag,
+    read_zigzag_varint,
 )
 from minibroker.protocol.steps import Steps
 
@@ -91,12 +91,12 @@ class ByteWindow:
         Raises `MalformedVarint`, also if the data ends within the length.
         """
         try:
-            raw, body = read_unsigned(self.data, position, MAX_VARINT_BYTES)
+            raw, body = read_zigzag_varint(self.data, position, MAX_VARINT_BYTES)
         except MalformedVarint:
             if self.ended or len(self.data) - position >= MAX_VARINT_BYTES:
                 raise
             return None
-        return RecordExtent(from_zigzag(raw), self.start + body)
+        return RecordExtent(convert_from_zigzag(raw), self.start + body)
 
     def needs_more_bytes(self, extent: RecordExtent) -> bool:
         """Return whether a record that is not large may be complete after reading more."""
@@ -182,9 +182,9 @@ class LargeRecord:
         yield from self._read_until_available(max_bytes)
         at = self.position
         piece = self._window.data[at : at + max(min(max_bytes, self._left_bytes), 0)]
-        raw, size = read_unsigned(piece, 0, max_bytes)
+        raw, size = read_zigzag_varint(piece, 0, max_bytes)
         self.position = at + size
-        return from_zigzag(raw)
+        return convert_from_zigzag(raw)
 
     def _skip_nullable_bytes(self) -> Steps[tuple[int, bytes | None]]:
         """Step over a key or value. Return its size, -1 for null, and its bytes if they are kept."""

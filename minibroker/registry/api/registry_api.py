@@ -19,7 +19,7 @@ from minibroker.registry.api.registry_routes import (
 from minibroker.registry.api.settings_api import SettingsApi
 from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.coroutine_slices import LoopSlices, yield_after_large_text
+from minibroker.registry.state.coroutine_slices import LoopSlices, yield_to_loop_after_large_text
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     WILDCARD,
@@ -27,7 +27,7 @@ from minibroker.registry.state.qualified_subjects import (
     make_context_prefix,
     normalize_subject,
     parse_subject,
-    qualify_within,
+    qualify_subject_within_context,
 )
 from minibroker.registry.state.registry import NewSchema, make_missing_version_error
 from minibroker.registry.state.registry_configs import find_config, parse_contract
@@ -198,14 +198,14 @@ class RegistryApi(SettingsApi):
         aliases = _group_aliases(state, prefix) if request.get_query_flag("aliases") else {}
         listed: list[StoredSchema] = []
         for name in sorted({*_list_subjects_with_prefix(state, prefix), *aliases}):
-            await slices.pause_if_slice_over()
+            await slices.yield_to_loop_if_slice_is_over()
             schemas = state.list_versions(name, deleted)[-1 if latest else None :]
             listed += [schema for schema in schemas if not rules or schema.has_rules(rules)]
             if len(listed) >= first + count:
                 break
         texts: list[str] = []
         for schema in listed[max(first, 0) : first + count]:
-            await slices.pause_if_slice_over()
+            await slices.yield_to_loop_if_slice_is_over()
             also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
             texts.append(format_json(describe_version(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
@@ -216,7 +216,7 @@ class RegistryApi(SettingsApi):
         return ["JSON", "PROTOBUF", AVRO]
 
     @add_route("GET", "/schemas/ids/{id}")
-    async def get_by_id(self, request: Request) -> dict[str, Any]:
+    async def get_schema_by_id(self, request: Request) -> dict[str, Any]:
         """Return the schema with an id."""
         schema = await self._get_schema_by_id(request)
         found = await self._describe_schema_as_requested(request, schema)
@@ -251,7 +251,7 @@ class RegistryApi(SettingsApi):
         """Return the schema with a GUID."""
         state, guid = await self._registry.read_state(), request.variables["guid"]
         for prefix, id in _list_ids_of_guid(state, guid):
-            schema = state.find_by_id(id, prefix)
+            schema = state.find_schema_by_id(id, prefix)
             if schema is not None:
                 found = await self._describe_schema_as_requested(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
@@ -269,10 +269,12 @@ class RegistryApi(SettingsApi):
     async def _get_schema_by_id(self, request: Request) -> StoredSchema:
         state, id = await self._registry.read_state(), parse_path_number(request.variables["id"])
         subject = _resolve_subject(state, request.get_query_text("subject"))
-        found, name = state.find_by_id(id, subject), parse_subject(subject)
+        found, name = state.find_schema_by_id(id, subject), parse_subject(subject)
         if found is None and name.subject and name.context == DEFAULT:
-            others = (state.find_by_id(id, prefix + name.subject) for prefix in state.list_context_prefixes()[1:])
-            found = next(filter(None, others), None) or state.find_by_id(id, name.prefix)
+            others = (
+                state.find_schema_by_id(id, prefix + name.subject) for prefix in state.list_context_prefixes()[1:]
+            )
+            found = next(filter(None, others), None) or state.find_schema_by_id(id, name.prefix)
         if found is None:
             raise errors.make_schema_not_found_error(id)
         return found
@@ -354,7 +356,7 @@ class RegistryApi(SettingsApi):
     async def _parse_new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
         body = request.parse_body()
-        await yield_after_large_text(len(request.body))
+        await yield_to_loop_after_large_text(len(request.body))
         config = find_config(await self._registry.read_state(), subject)
         text, kind = body.get("schema") or "", body.get("schemaType") or AVRO
         id, version = body.get("id"), body.get("version")
@@ -378,9 +380,9 @@ class RegistryApi(SettingsApi):
         found, wanted = describe_version(schema), request.get_query_text("format").strip()
         if request.get_query_text("referenceFormat") == "qualified":
             for reference in found.get("references", ()):
-                reference["subject"] = qualify_within(schema.subject, reference["subject"])
+                reference["subject"] = qualify_subject_within_context(schema.subject, reference["subject"])
         if wanted:
-            parsed = await self._registry.formats.parse_stored(await self._registry.read_state(), schema)
+            parsed = await self._registry.formats.parse_stored_schema(await self._registry.read_state(), schema)
             found["schema"] = await self._registry.formats.format_text(schema.kind, parsed, wanted)
         return found
 
@@ -401,7 +403,7 @@ def describe_version(schema: StoredSchema) -> dict[str, Any]:
 def _resolve_subject(state: SchemaState, subject: str) -> str:
     """Return a subject, or the one for which it is an alias."""
     alias = state.configs.get(subject, {}).get("alias") if subject else None
-    return qualify_within(subject, str(alias)) if alias else subject
+    return qualify_subject_within_context(subject, str(alias)) if alias else subject
 
 
 def _list_subjects_with_prefix(state: SchemaState, prefix: str) -> list[str]:

@@ -9,11 +9,11 @@ import logging
 from time import perf_counter
 from typing import Final, Protocol
 
-from minibroker.addresses import find_refusal
+from minibroker.addresses import find_reason_to_refuse_request
 from minibroker.registry.api.http_messages import Answer, Request, convert_request, make_error_answer
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.formats.schema import REMEDY
-from minibroker.registry.state.coroutine_slices import yield_after_large_text
+from minibroker.registry.state.coroutine_slices import yield_to_loop_after_large_text
 from minibroker.registry.state.qualified_subjects import WILDCARD, make_context_prefix
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.web import messages
@@ -61,9 +61,9 @@ class RegistryApplication:
         self._guard = guard
         self._observer = observer
 
-    async def answer(self, asked: messages.Request) -> messages.Answer:
+    async def answer(self, http_request: messages.Request) -> messages.Answer:
         """Return the answer to a request, which may be an error."""
-        began, request = perf_counter(), convert_request(asked)
+        began, request = perf_counter(), convert_request(http_request)
         answer = await self._answer_request(request)
         if self._observer is not None:
             self._observer.note_answer(request, answer, (perf_counter() - began) * 1000)
@@ -78,12 +78,12 @@ class RegistryApplication:
                 _check_request_origin(request, is_private=True)
             _ = request.answer_type
             await request.read(BODY_BYTES_MAX)
-            await yield_after_large_text(len(request.body))
+            await yield_to_loop_after_large_text(len(request.body))
             resolve_context(request)
             replacement = None if self._observer is None else await self._observer.answer_instead(request)
             answer = await self._api.answer(request) if replacement is None else replacement
-            await yield_after_large_text(len(request.body))
-            await yield_after_large_text(len(answer.data))
+            await yield_to_loop_after_large_text(len(request.body))
+            await yield_to_loop_after_large_text(len(answer.data))
             return answer
         except RegistryError as error:
             return Answer(make_error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
@@ -98,7 +98,7 @@ class RegistryApplication:
 
 def _check_request_origin(request: Request, *, is_private: bool) -> None:
     """Raise RegistryError for a page of another site, and with `is_private` for another name than this machine's."""
-    refusal = find_refusal(request.headers, is_private=is_private)
+    refusal = find_reason_to_refuse_request(request.headers, is_private=is_private)
     if refusal is not None:
         raise RegistryError(403, f"{refusal}; a registry for others listens on another address")
 

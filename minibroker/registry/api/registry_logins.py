@@ -70,23 +70,25 @@ class BrokerUsersGuard:
             return await _run_exchange(sasl, "PLAIN", f"\0{name}\0{password}".encode())
         for mechanism in ScramMechanism:
             known = sasl.find_credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
-            if known is not None and await self._is_password(mechanism, known, password):
+            if known is not None and await self._is_password_of_user(mechanism, known, password):
                 return name
         raise InvalidCredentials("the name or the password is wrong")
 
-    async def _is_password(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
-        proof = hmac.digest(_KEY, f"{mechanism} {known.name} {password}".encode(), "sha256")
-        if self._proven.get(proof) == known:
+    async def _is_password_of_user(
+        self, mechanism: ScramMechanism, credential: UserScramCredentialRecord, password: str
+    ) -> bool:
+        proof = hmac.digest(_KEY, f"{mechanism} {credential.name} {password}".encode(), "sha256")
+        if self._proven.get(proof) == credential:
             return True
-        if known.iterations > MAX_ITERATIONS:
+        if credential.iterations > MAX_ITERATIONS:
             return False
-        salted = await asyncio.to_thread(salt_password, mechanism, password, known.salt, known.iterations)
+        salted = await asyncio.to_thread(salt_password, mechanism, password, credential.salt, credential.iterations)
         client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
-        if not hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key):
+        if not hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), credential.stored_key):
             return False
         if len(self._proven) >= CREDENTIALS_MAX:
             self._proven.clear()
-        self._proven[proof] = known
+        self._proven[proof] = credential
         return True
 
 

@@ -71,7 +71,7 @@ def get_subject_or_context(request: Request) -> str | None:
     named = request.variables.get("subject")
     if named is None:
         return None
-    if not is_valid_subject(named, of_config=True):
+    if not is_valid_subject(named, is_config_subject=True):
         raise errors.make_invalid_subject_error(named)
     return normalize_subject(named) or None
 

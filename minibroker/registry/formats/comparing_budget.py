@@ -60,7 +60,7 @@ class CountedChanges:
     def __init__(self, parts: Sequence[Any], is_counted: Callable[[Any], bool] = bool) -> None:
         """`is_counted` says which changes do."""
         self.parts = parts
-        self.count = min(sum(_count_counted_parts(part, is_counted) for part in parts), MANY)
+        self.count = min(sum(_count_changes_in_part(part, is_counted) for part in parts), MANY)
 
 
 class ChangesBelow(NamedTuple):
@@ -70,12 +70,12 @@ class ChangesBelow(NamedTuple):
     parts: Sequence[Any]
 
 
-def _count_counted_parts(part: Any, counts: Callable[[Any], bool]) -> int:
+def _count_changes_in_part(part: Any, is_counted: Callable[[Any], bool]) -> int:
     if isinstance(part, CountedChanges):
         return part.count
     if isinstance(part, ChangesBelow):
-        return sum(_count_counted_parts(each, counts) for each in part.parts)
-    return int(counts(part))
+        return sum(_count_changes_in_part(each, is_counted) for each in part.parts)
+    return int(is_counted(part))
 
 
 def walk_changes(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:

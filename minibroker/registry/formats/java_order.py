@@ -11,13 +11,13 @@ LOAD_FACTOR: Final = 0.75
 Key = TypeVar("Key", str, int)
 
 
-def unite_in_java_order(first: Collection[Key], added: Iterable[Key] = ()) -> list[Key]:
+def unite_in_java_order(first: Collection[Key], added_keys: Iterable[Key] = ()) -> list[Key]:
     """Return the keys of `new HashSet<>(first)` after `addAll(added)`, in the order of its iterator."""
     keys = dict.fromkeys(first)
     buckets = LEAST_BUCKETS
     while buckets < len(keys) / LOAD_FACTOR + 1:
         buckets *= 2
-    keys.update(dict.fromkeys(added))
+    keys.update(dict.fromkeys(added_keys))
     while len(keys) > buckets * LOAD_FACTOR:
         buckets *= 2
     return sorted(keys, key=lambda key: _spread_hash(key) & (buckets - 1))

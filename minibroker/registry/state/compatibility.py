@@ -34,7 +34,7 @@ async def find_incompatibilities(
     state: SchemaState,
     config: Mapping[str, Any],
     candidate: Candidate,
-    earlier: Sequence[StoredSchema],
+    earlier_versions: Sequence[StoredSchema],
     wait_until_left: Left | None = None,
 ) -> list[str]:
     """Return why a schema is not compatible with the earlier ones, which are given with the oldest first.
@@ -43,14 +43,14 @@ async def find_incompatibilities(
     long to compare two of them, or once `wait_until_left` returns: the client is gone.
     """
     level, validates = get_compatibility_level(config), config.get("validateFields") is True
-    texts = _find_reserved_differences(candidate, earlier) if validates else []
-    others = _select_compatibility_group(config, candidate, earlier)
+    texts = _find_reserved_differences(candidate, earlier_versions) if validates else []
+    others = _select_compatibility_group(config, candidate, earlier_versions)
     slices, lenient = LoopSlices(), config.get("compatibilityPolicy") == "LENIENT"
-    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, left=wait_until_left)
+    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, wait_until_left=wait_until_left)
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
-        await slices.pause_if_slice_over()
-        older = await formats.parse_stored(state, schema)
+        await slices.yield_to_loop_if_slice_is_over()
+        older = await formats.parse_stored_schema(state, schema)
         differences = await _find_differences_from_earlier(compare, direction, candidate, schema, older)
         if differences:
             texts += differences
@@ -59,13 +59,13 @@ async def find_incompatibilities(
     return [*texts, f"{{validateFields: '{in_lower_case}', compatibility: '{level}'}}"] if texts else []
 
 
-def _find_reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
+def _find_reserved_differences(candidate: Candidate, earlier_versions: Sequence[StoredSchema]) -> list[str]:
     """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them.
 
     Raises RegistryError if a field has a name that no schema may have.
     """
     reserved = get_reserved_names(candidate.metadata)
-    before = get_reserved_names(earlier[-1].metadata) if earlier else set()
+    before = get_reserved_names(earlier_versions[-1].metadata) if earlier_versions else set()
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
     names = candidate.parsed.list_field_names()
     if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
@@ -75,14 +75,14 @@ def _find_reserved_differences(candidate: Candidate, earlier: Sequence[StoredSch
 
 
 def _select_compatibility_group(
-    config: Mapping[str, Any], candidate: Candidate, earlier: Sequence[StoredSchema]
+    config: Mapping[str, Any], candidate: Candidate, earlier_versions: Sequence[StoredSchema]
 ) -> list[StoredSchema]:
     """Return the earlier versions of the schema's compatibility group."""
     group = config.get("compatibilityGroup")
     if group is None:
-        return list(earlier)
+        return list(earlier_versions)
     wanted = get_property(candidate.metadata, group)
-    return [each for each in earlier if get_property(each.metadata, group) == wanted]
+    return [each for each in earlier_versions if get_property(each.metadata, group) == wanted]
 
 
 async def _find_differences_from_earlier(
@@ -90,7 +90,7 @@ async def _find_differences_from_earlier(
     direction: str,
     candidate: Candidate,
     schema: StoredSchema,
-    older: ParsedSchema,
+    older_schema: ParsedSchema,
 ) -> list[str]:
     forward, backward = direction in ("FORWARD", "FULL"), direction in ("BACKWARD", "FULL")
     texts: list[str] = []
@@ -98,9 +98,13 @@ async def _find_differences_from_earlier(
         texts = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            texts += [_fill_schema_names_in(each, "old", "new") for each in await compare(older, candidate.parsed)]
+            texts += [
+                _fill_schema_names_in(each, "old", "new") for each in await compare(older_schema, candidate.parsed)
+            ]
         if backward:
-            texts += [_fill_schema_names_in(each, "new", "old") for each in await compare(candidate.parsed, older)]
+            texts += [
+                _fill_schema_names_in(each, "new", "old") for each in await compare(candidate.parsed, older_schema)
+            ]
     return [*texts, *_describe_old_schema(schema)] if texts else []
 
 

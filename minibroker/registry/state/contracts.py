@@ -24,24 +24,27 @@ class InvalidRules(ValueError):
     """Rules are not valid, although each part of them is of the right type."""
 
 
-def merge_metadata(older: ContractPart, newer: ContractPart) -> ContractPart:
+def merge_metadata(older_metadata: ContractPart, newer_metadata: ContractPart) -> ContractPart:
     """Return both metadata; what is newer takes precedence."""
-    if older is None or newer is None:
-        return newer if older is None else older
-    merged = {part: {**(older.get(part) or {}), **(newer.get(part) or {})} for part in ("tags", "properties")}
-    sensitive = sorted({*(older.get("sensitive") or ()), *(newer.get("sensitive") or ())})
+    if older_metadata is None or newer_metadata is None:
+        return newer_metadata if older_metadata is None else older_metadata
+    merged = {
+        part: {**(older_metadata.get(part) or {}), **(newer_metadata.get(part) or {})}
+        for part in ("tags", "properties")
+    }
+    sensitive = sorted({*(older_metadata.get("sensitive") or ()), *(newer_metadata.get("sensitive") or ())})
     return {name: value for name, value in (merged | {"sensitive": sensitive}).items() if value}
 
 
-def merge_rules(older: ContractPart, newer: ContractPart) -> ContractPart:
+def merge_rules(older_rules: ContractPart, newer_rules: ContractPart) -> ContractPart:
     """Return both sets of rules; a newer rule replaces one of its name."""
-    if older is None or newer is None:
-        return newer if older is None else older
+    if older_rules is None or newer_rules is None:
+        return newer_rules if older_rules is None else older_rules
     merged: dict[str, Any] = {}
     for kind in RULES:
-        added = newer.get(kind) or []
+        added = newer_rules.get(kind) or []
         names = {rule.get("name") for rule in added}
-        merged[kind] = [rule for rule in older.get(kind) or [] if rule.get("name") not in names] + added
+        merged[kind] = [rule for rule in older_rules.get(kind) or [] if rule.get("name") not in names] + added
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
@@ -76,28 +79,28 @@ def check_contract_part(part: Any) -> None:
         raise ValueError("metadata and rule sets are objects")
     for name, value in (part or {}).items():
         if name in RULES:
-            for rule in _check_type(list, value, f"{name} is a list of rules"):
+            for rule in _require_type(list, value, f"{name} is a list of rules"):
                 _check_rule(rule)
         elif name == "tags":
-            for tags in _check_type(dict, value, "tags are lists of texts").values():
-                _check_texts(_check_type(list, tags, "tags are lists of texts"), "tags are lists of texts")
+            for tags in _require_type(dict, value, "tags are lists of texts").values():
+                _check_texts(_require_type(list, tags, "tags are lists of texts"), "tags are lists of texts")
         elif name == "properties":
-            _check_texts(_check_type(dict, value, "properties are texts").values(), "properties are texts")
+            _check_texts(_require_type(dict, value, "properties are texts").values(), "properties are texts")
         elif name == "sensitive":
-            _check_texts(_check_type(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
+            _check_texts(_require_type(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
 
 
 def _check_rule(rule: Any) -> None:
-    for name, value in _check_type(dict, rule, "a rule is an object").items():
+    for name, value in _require_type(dict, rule, "a rule is an object").items():
         if name == "tags":
-            _check_texts(_check_type(list, value, "a rule's tags are texts"), "a rule's tags are texts")
+            _check_texts(_require_type(list, value, "a rule's tags are texts"), "a rule's tags are texts")
         elif name == "params":
-            _check_texts(_check_type(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
+            _check_texts(_require_type(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
         elif name in TEXTS and not isinstance(value, str | None):
             raise ValueError(f"a rule's {name} is a text")
 
 
-def _check_type(kind: type[Any], value: Any, message: str) -> Any:
+def _require_type(kind: type[Any], value: Any, message: str) -> Any:
     if not isinstance(value, kind | None):
         raise ValueError(message)
     return kind() if value is None else value

@@ -19,14 +19,14 @@ class LoopSlices:
     def __init__(self) -> None:
         self._until = perf_counter() + SLICE_SECONDS
 
-    async def pause_if_slice_over(self) -> None:
+    async def yield_to_loop_if_slice_is_over(self) -> None:
         """Let others go on if the slice is over; the state may have changed then."""
         if perf_counter() > self._until:
             await asyncio.sleep(0)
             self._until = perf_counter() + SLICE_SECONDS
 
 
-async def yield_after_large_text(size_bytes: int) -> None:
+async def yield_to_loop_after_large_text(size_bytes: int) -> None:
     """Let others go on between two steps on a large text, each of which is a call that cannot be interrupted."""
     if size_bytes > LARGE_BYTES:
         await asyncio.sleep(0)

@@ -53,7 +53,7 @@ def normalize_subject(text: str) -> str:
     return parse_subject(text).text
 
 
-def qualify_within(parent: str | None, subject: str) -> str:
+def qualify_subject_within_context(parent: str | None, subject: str) -> str:
     """Return a subject that is named within another one: without a context of its own, it is in the parent's."""
     own = parse_subject(subject)
     return own.text if own.context != DEFAULT else get_context_prefix(parent) + own.subject
@@ -70,9 +70,9 @@ def make_context_prefix(name: str) -> str:
     return QualifiedSubject(bare if bare.startswith(".") else f".{bare}", "").prefix
 
 
-def is_valid_subject(text: str, of_config: bool = False) -> bool:
+def is_valid_subject(text: str, is_config_subject: bool = False) -> bool:
     """Return whether a name may be that of a subject, or of what has a config and a mode."""
     found = parse_subject(text)
     if any(category(letter) == "Cc" for letter in text) or found.subject in NOT_SUBJECTS:
         return False
-    return of_config or found.context != GLOBAL
+    return is_config_subject or found.context != GLOBAL

@@ -23,8 +23,13 @@ from minibroker.registry.state.contracts import (
     merge_rules,
     set_version_in_metadata,
 )
-from minibroker.registry.state.coroutine_slices import Left, LoopSlices, yield_after_large_text
-from minibroker.registry.state.qualified_subjects import DEFAULT, get_context_prefix, parse_subject, qualify_within
+from minibroker.registry.state.coroutine_slices import Left, LoopSlices, yield_to_loop_after_large_text
+from minibroker.registry.state.qualified_subjects import (
+    DEFAULT,
+    get_context_prefix,
+    parse_subject,
+    qualify_subject_within_context,
+)
 from minibroker.registry.state.registry_configs import IMPORTING, READING, find_config, find_mode, merge_config
 from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
@@ -78,51 +83,53 @@ class Registry:
 
     # --- registering ----------------------------------------------------------------------------
 
-    async def register_schema(self, subject: str, new: NewSchema, left: Left | None = None) -> StoredSchema:
+    async def register_schema(
+        self, subject: str, new_schema: NewSchema, wait_until_left: Left | None = None
+    ) -> StoredSchema:
         """Register a schema, unless the subject has it, and return it. Raises RegistryError.
 
-        Nothing is registered if `left` returns while it is compared: its client is gone.
+        Nothing is registered if `wait_until_left` returns while it is compared: its client is gone.
         """
         async with self._writing:
             state = await self._topic.read_state_to_change()
             config = find_config(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
-            if new.text.strip() and not has_defaults:
-                schema = await self._find_version(state, subject, new, latest_only=new.version == LATEST)
-                known = None if schema is None else _find_registered(state, new, schema)
+            if new_schema.text.strip() and not has_defaults:
+                schema = await self._find_version(state, subject, new_schema, latest_only=new_schema.version == LATEST)
+                known = None if schema is None else _find_registered_version(state, new_schema, schema)
                 if known is not None:
                     return known
-            return await self._register_schema(subject, new, left)
+            return await self._register_schema(subject, new_schema, wait_until_left)
 
-    async def _register_schema(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
-        state, asked, mark = await self._topic.read_state_to_change(), new, self._topic.state_version
+    async def _register_schema(self, subject: str, new_schema: NewSchema, wait_until_left: Left | None) -> StoredSchema:
+        state, asked, mark = await self._topic.read_state_to_change(), new_schema, self._topic.state_version
         config, mode = find_config(state, subject), find_mode(state, subject)
-        _check_may_register(subject, mode, new)
+        _check_may_register(subject, mode, new_schema)
         earlier = state.list_versions(subject)
         next_version = max(state.versions.get(subject, {0: None}), default=0) + 1
         if mode not in IMPORTING:
-            new = _complete_schema(new, config, earlier, next_version)
-        if not new.text.strip():
+            new_schema = _complete_schema_from_config(new_schema, config, earlier, next_version)
+        if not new_schema.text.strip():
             raise errors.make_no_schema_error()
-        schema, parsed = await self._prepare_schema(state, subject, new, stored=new.id >= 0)
+        schema, parsed = await self._prepare_schema(state, subject, new_schema, stored=new_schema.id >= 0)
         index = state.get_context_index(subject)
-        id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
-        if new.version == 0:
+        id = index.id_by_guid.get(schema.guid, -1) if new_schema.id == -1 else new_schema.id
+        if new_schema.version == 0:
             known = await self._find_equal_schema(state, earlier, schema, parsed, id)
             if known is not None:
                 return known
         if mode not in IMPORTING:
-            candidate = Candidate(new.kind, parsed, schema.metadata)
-            reasons = await find_incompatibilities(self.formats, state, config, candidate, earlier, left)
+            candidate = Candidate(new_schema.kind, parsed, schema.metadata)
+            reasons = await find_incompatibilities(self.formats, state, config, candidate, earlier, wait_until_left)
             if reasons:
                 raise errors.make_incompatible_schema_error(subject, reasons)
-        if new.version > 0 and new.version != next_version and mode not in IMPORTING:
+        if new_schema.version > 0 and new_schema.version != next_version and mode not in IMPORTING:
             raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
-        await yield_after_large_text(len(schema.text))
+        await yield_to_loop_after_large_text(len(schema.text))
         state = await self._topic.read_state_to_change()
         if self._topic.state_version != mark:  # others write to the topic, too
-            return await self._register_schema(subject, asked, left)
-        version = new.version if new.version > 0 else next_version
+            return await self._register_schema(subject, asked, wait_until_left)
+        version = new_schema.version if new_schema.version > 0 else next_version
         _check_id_is_free(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
         await self._topic.append_records(
@@ -131,61 +138,78 @@ class Registry:
         return schema
 
     async def _prepare_schema(
-        self, state: SchemaState, subject: str, new: NewSchema, *, stored: bool = False
+        self, state: SchemaState, subject: str, new_schema: NewSchema, *, stored: bool = False
     ) -> tuple[StoredSchema, ParsedSchema]:
         """Return a new schema as it is to be stored, without id and version. Raises RegistryError."""
         references = tuple(
             each._replace(version=_find_latest_version(state, subject, each)) if each.version == LATEST else each
-            for each in new.references
+            for each in new_schema.references
         )
-        parse = partial(self.formats.parse, state, new.kind, references=references, subject=subject, stored=stored)
-        parsed = await parse(new.text, check_defaults=new.normalize and not stored)  # as Confluent, else never
+        parse = partial(
+            self.formats.parse_schema, state, new_schema.kind, references=references, subject=subject, stored=stored
+        )
+        parsed = await parse(
+            new_schema.text, check_defaults=new_schema.normalize and not stored
+        )  # as Confluent, else never
         text = parsed.canonical
-        if new.normalize:
-            text, references = await self.formats.normalize_text(new.kind, parsed), sort_references(references)
+        if new_schema.normalize:
+            text, references = await self.formats.normalize_text(new_schema.kind, parsed), sort_references(references)
             parsed = await parse(text)
-        return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
+        return StoredSchema(
+            subject, 0, -1, text, new_schema.kind, references, new_schema.metadata, new_schema.rule_set
+        ), parsed
 
     # --- finding --------------------------------------------------------------------------------
 
-    async def find_registered_schema(self, subject: str, new: NewSchema, deleted: bool = False) -> StoredSchema | None:
+    async def find_registered_schema(
+        self, subject: str, new_schema: NewSchema, deleted: bool = False
+    ) -> StoredSchema | None:
         """Return the version of a subject with this schema, or None. Raises RegistryError for an invalid schema.
 
         A subject without a context is looked for in all.
         """
         state = await self.read_state()
-        schema = await self._find_as_given_or_completed(state, subject, new, deleted)
+        schema = await self._find_given_or_completed_schema(state, subject, new_schema, deleted)
         name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
             for prefix in state.list_context_prefixes()[1:]:
                 try:
-                    schema = schema or await self._find_as_given_or_completed(
-                        state, prefix + name.subject, new, deleted
+                    schema = schema or await self._find_given_or_completed_schema(
+                        state, prefix + name.subject, new_schema, deleted
                     )
                 except errors.RegistryError as error:
                     if error.code != errors.INVALID_SCHEMA:
                         raise
         return schema
 
-    async def _find_as_given_or_completed(
-        self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
+    async def _find_given_or_completed_schema(
+        self, state: SchemaState, subject: str, new_schema: NewSchema, deleted: bool
     ) -> StoredSchema | None:
         """Return the version with this schema, or with what it takes from the latest version and from the config."""
-        found, latest = await self._find_version(state, subject, new, deleted=deleted), state.find_latest(subject)
+        found, latest = (
+            await self._find_version(state, subject, new_schema, deleted=deleted),
+            state.find_latest_version(subject),
+        )
         if found is not None or latest is None:
             return found
-        completed = _merge_contracts(new, find_config(state, subject), latest)
-        return None if completed == new else await self._find_version(state, subject, completed, deleted=deleted)
+        completed = _merge_contracts(new_schema, find_config(state, subject), latest)
+        return None if completed == new_schema else await self._find_version(state, subject, completed, deleted=deleted)
 
     async def _find_version(
-        self, state: SchemaState, subject: str, new: NewSchema, *, deleted: bool = False, latest_only: bool = False
+        self,
+        state: SchemaState,
+        subject: str,
+        new_schema: NewSchema,
+        *,
+        deleted: bool = False,
+        latest_only: bool = False,
     ) -> StoredSchema | None:
-        if not new.text.strip():
+        if not new_schema.text.strip():
             return None
         try:
-            schema, parsed = await self._prepare_schema(state, subject, new)
+            schema, parsed = await self._prepare_schema(state, subject, new_schema)
         except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
-            schema, parsed = await self._prepare_schema(state, subject, new, stored=True)
+            schema, parsed = await self._prepare_schema(state, subject, new_schema, stored=True)
         candidates = state.list_versions(subject, deleted)
         return await self._find_equal_schema(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
 
@@ -209,7 +233,7 @@ class Registry:
             return None
         likeness, slices = await self.formats.get_comparison_text(parsed, schema), LoopSlices()
         for candidate in reversed(candidates):
-            await slices.pause_if_slice_over()
+            await slices.yield_to_loop_if_slice_is_over()
             if (
                 candidate.kind != schema.kind
                 or id not in (-1, candidate.id)
@@ -219,7 +243,7 @@ class Registry:
             if await self._make_comparison_key(state, candidate) == likeness:
                 return candidate
             if candidate.references and not schema.references:
-                resolved = await self.formats.parse_stored(state, candidate)
+                resolved = await self.formats.parse_stored_schema(state, candidate)
                 if await self.formats.format_text(candidate.kind, resolved, "resolved") == schema.text:
                     return candidate
         return None
@@ -227,24 +251,28 @@ class Registry:
     async def _make_comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
         found = self._likenesses.get(schema.guid)
         if found is None:
-            parsed = await self.formats.parse_stored(state, schema)
+            parsed = await self.formats.parse_stored_schema(state, schema)
             found = self._likenesses[schema.guid] = await self.formats.get_comparison_text(parsed, schema)
         return found
 
     async def check_compatibility(
-        self, subject: str, new: NewSchema, earlier: Sequence[StoredSchema], left: Left | None = None
+        self,
+        subject: str,
+        new_schema: NewSchema,
+        earlier_versions: Sequence[StoredSchema],
+        wait_until_left: Left | None = None,
     ) -> list[str]:
         """Return why a schema is not compatible with versions of a subject, by the subject's level.
 
-        Raises RegistryError, also if `left` returns: the client is gone.
+        Raises RegistryError, also if `wait_until_left` returns: the client is gone.
         """
-        if not new.text.strip():
+        if not new_schema.text.strip():
             raise errors.make_no_schema_error()
         state = await self.read_state()
         config = find_config(state, subject)
-        schema, parsed = await self._prepare_schema(state, subject, new)
-        candidate = Candidate(new.kind, parsed, schema.metadata)
-        return await find_incompatibilities(self.formats, state, config, candidate, earlier, left)
+        schema, parsed = await self._prepare_schema(state, subject, new_schema)
+        candidate = Candidate(new_schema.kind, parsed, schema.metadata)
+        return await find_incompatibilities(self.formats, state, config, candidate, earlier_versions, wait_until_left)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -374,13 +402,13 @@ def _check_writable(state: SchemaState, subject: str | None) -> None:
         )
 
 
-def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
+def _check_may_register(subject: str, mode: str, new_schema: NewSchema) -> None:
     place = f"Subject {subject} in context {get_context_prefix(subject)}"
     if mode in READING:
         raise errors.make_not_permitted_error(f"{place} is in read-only mode")
-    if new.id >= 0 and mode not in IMPORTING:
+    if new_schema.id >= 0 and mode not in IMPORTING:
         raise errors.make_not_permitted_error(f"{place} is not in import mode")
-    if new.id < 0 and mode != "READWRITE":
+    if new_schema.id < 0 and mode != "READWRITE":
         raise errors.make_not_permitted_error(f"{place} is not in read-write mode")
 
 
@@ -391,7 +419,7 @@ def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
 
 def _check_id_is_free(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
-    known = state.find_by_id(id, get_context_prefix(subject)) if id >= 0 else None
+    known = state.find_schema_by_id(id, get_context_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
         raise errors.make_not_permitted_error(
             f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
@@ -417,42 +445,50 @@ def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
 
 
 def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
-    latest = state.find_latest(qualify_within(subject, reference.subject))
+    latest = state.find_latest_version(qualify_subject_within_context(subject, reference.subject))
     return LATEST if latest is None else latest.version
 
 
-def _find_registered(state: SchemaState, new: NewSchema, registered: StoredSchema) -> StoredSchema | None:
-    """Return the version that a schema to be registered is, if it is `registered`, or an import of the same one."""
-    if new.version in (0, LATEST):
-        return registered if new.id in (-1, registered.id) else None
-    if new.id != registered.id:
+def _find_registered_version(
+    state: SchemaState, new_schema: NewSchema, registered_schema: StoredSchema
+) -> StoredSchema | None:
+    """Return the version that a schema to be registered has, if it is `registered_schema`, or an import of it."""
+    if new_schema.version in (0, LATEST):
+        return registered_schema if new_schema.id in (-1, registered_schema.id) else None
+    if new_schema.id != registered_schema.id:
         return None
-    older = state.find_version(registered.subject, new.version)
-    return older if older is not None and (older.id, older.guid) == (registered.id, registered.guid) else None
+    older = state.find_version(registered_schema.subject, new_schema.version)
+    return (
+        older
+        if older is not None and (older.id, older.guid) == (registered_schema.id, registered_schema.guid)
+        else None
+    )
 
 
-def _have_same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
-    return schema.rule_set == other.rule_set and has_same_metadata(schema.metadata, other.metadata, other.version)
+def _have_same_contracts(schema: StoredSchema, other_schema: StoredSchema) -> bool:
+    return schema.rule_set == other_schema.rule_set and has_same_metadata(
+        schema.metadata, other_schema.metadata, other_schema.version
+    )
 
 
-def _complete_schema(
-    new: NewSchema, config: Mapping[str, Any], earlier: Sequence[StoredSchema], next_version: int
+def _complete_schema_from_config(
+    new_schema: NewSchema, config: Mapping[str, Any], earlier_versions: Sequence[StoredSchema], next_version: int
 ) -> NewSchema:
     """Return a schema with what it takes from the version before and from the config, as in Confluent's registry."""
-    previous = earlier[-1] if earlier else None
-    if not new.text.strip() and previous is not None:
-        new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
-    new = _merge_contracts(new, config, previous)
-    if new.version != 0 or get_property(new.metadata, VERSION) is not None:
-        new = replace(new, metadata=set_version_in_metadata(new.metadata, next_version))
-    return new
+    previous = earlier_versions[-1] if earlier_versions else None
+    if not new_schema.text.strip() and previous is not None:
+        new_schema = replace(new_schema, text=previous.text, kind=previous.kind, references=previous.references)
+    new_schema = _merge_contracts(new_schema, config, previous)
+    if new_schema.version != 0 or get_property(new_schema.metadata, VERSION) is not None:
+        new_schema = replace(new_schema, metadata=set_version_in_metadata(new_schema.metadata, next_version))
+    return new_schema
 
 
-def _merge_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
-    metadata, rules = new.metadata, new.rule_set
+def _merge_contracts(new_schema: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
+    metadata, rules = new_schema.metadata, new_schema.rule_set
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata
         rules = previous.rule_set if rules is None else rules
     metadata = merge_metadata(merge_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
     rules = merge_rules(merge_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
-    return replace(new, metadata=metadata, rule_set=rules)
+    return replace(new_schema, metadata=metadata, rule_set=rules)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
-from minibroker.registry.state.qualified_subjects import qualify_within
+from minibroker.registry.state.qualified_subjects import qualify_subject_within_context
 from minibroker.registry.state.registry_errors import (
     describe_missing_reference,
     make_invalid_schema_error,
@@ -41,7 +41,7 @@ class SchemaFormats:
         self._characters = 0  # of the texts in `_parsed`
         self._comparing = asyncio.Lock()
 
-    async def parse(
+    async def parse_schema(
         self,
         state: SchemaState,
         kind: str,
@@ -64,19 +64,19 @@ class SchemaFormats:
         except InvalidSchema as error:
             raise make_invalid_schema_error(kind, str(error)) from None
 
-    async def parse_stored(self, state: SchemaState, schema: StoredSchema) -> ParsedSchema:
+    async def parse_stored_schema(self, state: SchemaState, schema: StoredSchema) -> ParsedSchema:
         """Parse a schema that is stored. Raises RegistryError."""
-        return await self.parse(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
+        return await self.parse_schema(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
 
     async def _parse_cached(
-        self, kind: str, text: str, resolved: Mapping[str, str], check_defaults: bool
+        self, kind: str, text: str, resolved_references: Mapping[str, str], check_defaults: bool
     ) -> ParsedSchema:
-        key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
+        key = kind, text, tuple(resolved_references.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
             size = LARGE_CHARACTERS + 1 if key[3] else _measure_cached_texts(key)  # few defaults may take long to check
             found = await _run_in_thread_if_large(
-                partial(parse_schema, kind, text, resolved, check_defaults=key[3]), size
+                partial(parse_schema, kind, text, resolved_references, check_defaults=key[3]), size
             )
         self._cache_parsed(key, found)
         return found
@@ -113,17 +113,23 @@ class SchemaFormats:
             raise make_invalid_schema_error(schema.kind, str(error)) from None
 
     async def list_incompatibilities(
-        self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False, left: Left | None = None
+        self,
+        kind: str,
+        reader: ParsedSchema,
+        writer: ParsedSchema,
+        *,
+        lenient: bool = False,
+        wait_until_left: Left | None = None,
     ) -> list[str]:
         """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
 
         A thread compares them, one pair after the other: each part with each other part, even small ones may take
-        long, and threads hold each other and the loop. Raises RegistryError if it takes too long, and once `left`
-        returns.
+        long, and threads hold each other and the loop. Raises RegistryError if it takes too long, and once
+        `wait_until_left` returns.
         """
         budget, more = ComparingBudget(), {"lenient": True} if lenient and kind == "JSON" else {}
         compare = partial(_get_format(kind).list_incompatibilities, reader, writer, budget, **more)
-        async with self._comparing, _stop_budget_when_left(left, budget):
+        async with self._comparing, _stop_budget_when_left(wait_until_left, budget):
             try:
                 return await asyncio.to_thread(compare)
             except TooMuch as error:
@@ -150,13 +156,15 @@ def _measure_cached_texts(key: ParseKey) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
-def parse_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_defaults: bool = False) -> ParsedSchema:
+def parse_schema(
+    kind: str, text: str, resolved_references: Mapping[str, str], *, check_defaults: bool = False
+) -> ParsedSchema:
     """Parse a schema with what it refers to; only Avro's defaults can be checked.
 
     Raises InvalidSchema, and ImportError if the format's library is missing.
     """
     more = {"check_defaults": True} if check_defaults else {}
-    parsed = _get_format(kind).parse(text, resolved, **more)
+    parsed = _get_format(kind).parse(text, resolved_references, **more)
     try:
         parsed.canonical.encode()
     except UnicodeEncodeError:
@@ -189,7 +197,9 @@ def resolve_references(
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
         for reference in references:
-            schema = state.find_version(qualify_within(parent, reference.subject), reference.version, deleted)
+            schema = state.find_version(
+                qualify_subject_within_context(parent, reference.subject), reference.version, deleted
+            )
             if schema is None:
                 raise InvalidSchema(describe_missing_reference(reference))
             if reference.name not in visited:

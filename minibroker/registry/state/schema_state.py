@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix, parse_subject, qualify_within
+from minibroker.registry.state.qualified_subjects import (
+    GLOBAL,
+    get_context_prefix,
+    parse_subject,
+    qualify_subject_within_context,
+)
 from minibroker.registry.state.schema_records import (
     Key,
     StoredSchema,
@@ -75,7 +80,7 @@ class SchemaState:
         index.id_by_guid[schema.guid] = schema.id
         index.max_id = max(index.max_id, schema.id)
         for reference in schema.references:
-            target = qualify_within(schema.subject, reference.subject), reference.version
+            target = qualify_subject_within_context(schema.subject, reference.subject), reference.version
             ids = self.get_context_index(target[0]).referrers.setdefault(target, set())
             (ids.discard if schema.deleted else ids.add)(schema.id)
 
@@ -95,7 +100,7 @@ class SchemaState:
                 del index.versions_by_id[schema.id]
                 index.id_by_guid.pop(schema.guid, None)
         for reference in schema.references:
-            target = qualify_within(subject, reference.subject), reference.version
+            target = qualify_subject_within_context(subject, reference.subject), reference.version
             self.get_context_index(target[0]).referrers.get(target, set()).discard(schema.id)
 
     def _forget_deleted_schemas(self, subject: str | None) -> None:
@@ -145,7 +150,7 @@ class SchemaState:
         versions = self.versions.get(subject, {})
         return [versions[each] for each in sorted(versions) if deleted or not versions[each].deleted]
 
-    def find_latest(self, subject: str) -> StoredSchema | None:
+    def find_latest_version(self, subject: str) -> StoredSchema | None:
         """Return the last version that is not deleted."""
         live = (schema for schema in self.versions.get(subject, {}).values() if not schema.deleted)
         return max(live, key=lambda schema: schema.version, default=None)
@@ -153,11 +158,11 @@ class SchemaState:
     def find_version(self, subject: str, version: int, deleted: bool = False) -> StoredSchema | None:
         """Return a version, -1 for the latest; with `deleted` also one that is deleted."""
         if version == -1:
-            return self.find_latest(subject)
+            return self.find_latest_version(subject)
         found = self.versions.get(subject, {}).get(version)
         return found if found is not None and (deleted or not found.deleted) else None
 
-    def find_by_id(self, id: int, subject: str) -> StoredSchema | None:
+    def find_schema_by_id(self, id: int, subject: str) -> StoredSchema | None:
         """Return a version with this id of a subject, or of any in the context that `subject` names."""
         with_id = self.get_context_index(subject).versions_by_id.get(id, {})
         name = subject if parse_subject(subject).subject else next(iter(with_id), None)

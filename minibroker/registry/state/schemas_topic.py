@@ -56,7 +56,7 @@ class SchemasTopic:
             async with self._reading:
                 slices = LoopSlices()
                 for _ in self._read_new_records():
-                    await slices.pause_if_slice_over()
+                    await slices.yield_to_loop_if_slice_is_over()
         return self.state
 
     def read_state_now(self) -> SchemaState:
@@ -70,7 +70,7 @@ class SchemasTopic:
         """Return the state with all records, of which some may still have to be written. Raises RegistryError."""
         partition = self._find_partition()
         if partition is not None:
-            partition.log.write_pending()
+            partition.log.write_pending_batches()
         return await self.read_state()
 
     @property

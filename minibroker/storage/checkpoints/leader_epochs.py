@@ -32,14 +32,14 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, start_offset in entries:
-            self.assign(epoch, start_offset)
+            self.assign_epoch(epoch, start_offset)
         self.changed = False
 
     def list_entries(self) -> list[tuple[int, int]]:
         """Return the (epoch, start offset) rows, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Add an epoch that begins at `start_offset`, unless it has begun before.
 
         Entries that contradict the new one (a later epoch, or a start at or after its start) are removed.
@@ -51,12 +51,12 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self._mark_changed()
+        self._mark_file_outdated()
 
-    def assign_if_newer(self, epoch: int, start_offset: int) -> None:
+    def assign_epoch_if_newer(self, epoch: int, start_offset: int) -> None:
         """Add the epoch of a batch, if it is newer than all others. Call it in the order of the log."""
         if epoch > self.latest:
-            self.assign(epoch, start_offset)
+            self.assign_epoch(epoch, start_offset)
 
     def find_end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is not known.
@@ -82,7 +82,7 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
-        self._mark_changed()
+        self._mark_file_outdated()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end before `start_offset`, where the log now begins. The epoch there begins there."""
@@ -91,9 +91,9 @@ class LeaderEpochs:
             return
         del self._epochs[:at], self._starts[:at]
         self._starts[0] = start_offset
-        self._mark_changed()
+        self._mark_file_outdated()
 
-    def _mark_changed(self) -> None:
+    def _mark_file_outdated(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self.changed = True
 
@@ -118,13 +118,13 @@ class LeaderEpochFile:
 
         Recovery finds the epoch in the batches, and the next flush writes the file again.
         """
-        self._epochs.assign(epoch, first_offset)
+        self._epochs.assign_epoch(epoch, first_offset)
         try:
-            self.write()
+            self.write_epochs()
         except OSError as error:
             logger.warning("%s could not be written: %s", self._path, error)
 
-    def write(self) -> None:
+    def write_epochs(self) -> None:
         """Write the file if it is out of date. Raises `OSError`."""
         if self._epochs.changed:
             self._disk.write_whole(self._path, format_leader_epochs(self._epochs.list_entries()), sync=False)
@@ -134,7 +134,7 @@ class LeaderEpochFile:
 
     def list_unsynced_paths(self) -> list[str]:
         """Write the file, and return its path in a list if it needs a sync. Raises `OSError`."""
-        self.write()
+        self.write_epochs()
         return [] if self._synced or self._epochs.latest == UNDEFINED_EPOCH else [self._path]
 
     def mark_synced(self) -> None:

@@ -39,7 +39,7 @@ class OffsetCheckpoint:
         self._writes = 0  # counted, so that old content never replaces newer content
         self._on_its_way = False
 
-    def read(self, logs: Iterable[TopicPartition]) -> None:
+    def read_offsets(self, logs: Iterable[TopicPartition]) -> None:
         """Read the file's rows for these logs. Raises `OSError`, `LogDirectoryError`."""
         if not self._disk.exists(self.path):
             return
@@ -50,7 +50,7 @@ class OffsetCheckpoint:
         self._named = set(found)
         self.offsets = {key: found[key] for key in logs if key in found}
 
-    def write(self, *, sync: bool) -> None:
+    def write_offsets(self, *, sync: bool) -> None:
         """Write the file now. Raises `OSError`."""
         self._writes += 1
         self._named |= self.offsets.keys()
@@ -77,7 +77,7 @@ class OffsetCheckpoint:
             self._disk.rename(self.path + TEMPORARY_SUFFIX, self.path)
             self._remember_written_offsets(offsets)
 
-    def write_soon(self) -> None:
+    def write_offsets_soon(self) -> None:
         """Write and sync the file in another thread, unless it is up to date or is being written.
 
         A failure is logged. The old file then stays, which only costs time at a start after a crash.
@@ -95,7 +95,7 @@ class OffsetCheckpoint:
             if error is None and self._writes == writes:
                 self._rename_written_file(offsets)
 
-        self._environment.run_aside(
+        self._environment.run_in_thread(
             lambda: self._write_file_with_suffix(NEXT_SUFFIX, offsets), remember_written_offsets
         )
 
@@ -117,7 +117,7 @@ class OffsetCheckpoint:
             return
         self._writes += 1
         self._remember_written_offsets(offsets)
-        self._environment.run_aside(
+        self._environment.run_in_thread(
             lambda: self._disk.sync_directory(os.path.dirname(self.path)), self._log_write_error
         )
 

@@ -39,11 +39,11 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import add_to_timestamps
 from minibroker.protocol.records.slicing import add_to_timestamp, iterate_record_slices
 from minibroker.protocol.records.streaming import WHOLE_BYTES, check_record_sizes, stream_record_slices
-from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_bits
+from minibroker.protocol.records.varints import Bytes, convert_from_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_and_rest_if_due, never_rest
+from minibroker.storage.compaction.resting import do_not_rest, iterate_records_with_rests
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -99,7 +99,7 @@ class BatchFilter:
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
-        rest_if_due: Callable[[], None] = never_rest,
+        rest_if_due: Callable[[], None] = do_not_rest,
     ) -> None:
         self._keys = keys
         self._rest = rest_if_due
@@ -157,16 +157,21 @@ class BatchFilter:
         counts.written_records += len(kept)
         return converted
 
-    def _convert_to_format_2(self, old: BatchHeader, kept: list[Record]) -> HeaderAndBytes:
+    def _convert_to_format_2(self, old_header: BatchHeader, kept_records: list[Record]) -> HeaderAndBytes:
         data = bytes(
-            build_records_in_format(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type)
+            build_records_in_format(
+                kept_records, MAGIC, compression=old_header.compression, timestamp_type=old_header.timestamp_type
+            )
         )
         header = read_header(data)
-        if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
+        if (
+            all(record.value is not None for record in kept_records)
+            or old_header.last_offset > self._keys.latest_offset
+        ):
             return header, data
         payload = bytes(get_uncompressed_payload(data, 0, header))
         return self._rebuild_with_delete_horizon(
-            header, _KeptRecords(payload, len(kept), _find_largest_delta(header, payload))
+            header, _KeptRecords(payload, len(kept_records), _find_largest_delta(header, payload))
         )
 
     def _keeps_record(self, record: Record) -> bool:
@@ -224,7 +229,7 @@ class BatchFilter:
             ):
                 stays.append(1)
                 has_tombstone |= is_tombstone
-                largest_delta = max(largest_delta, from_zigzag(raw_time))
+                largest_delta = max(largest_delta, convert_from_zigzag(raw_time))
             else:
                 stays.append(0)
                 self.counts.keyless_records += key is None
@@ -252,7 +257,7 @@ class BatchFilter:
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
         records = iterate_record_slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_and_rest_if_due(records, self._rest):
+        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_records_with_rests(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset
@@ -270,15 +275,15 @@ class BatchFilter:
             bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone
         )
 
-    def _rebuild_with_delete_horizon(self, header: BatchHeader, kept: _KeptRecords) -> HeaderAndBytes:
+    def _rebuild_with_delete_horizon(self, header: BatchHeader, kept_records: _KeptRecords) -> HeaderAndBytes:
         """Return a batch of the kept records with a delete horizon for its tombstones or its marker."""
         by_ms = header.base_timestamp - self._horizon_ms
         moved = bytearray()
-        for record in iterate_record_slices(kept.payload, kept.record_count):
-            moved += add_to_timestamp(kept.payload, record, by_ms)
+        for record in iterate_record_slices(kept_records.payload, kept_records.record_count):
+            moved += add_to_timestamp(kept_records.payload, record, by_ms)
         changed = _set_horizon_bit(header, self._horizon_ms)
         return _rebuild_batch_of_kept(
-            changed, _KeptRecords(bytes(moved), kept.record_count, kept.largest_delta + by_ms)
+            changed, _KeptRecords(bytes(moved), kept_records.record_count, kept_records.largest_delta + by_ms)
         )
 
     def _keeps_empty_batch(self, header: BatchHeader) -> bool:
@@ -310,32 +315,32 @@ class _KeptRecords(NamedTuple):
 
 
 def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
-    return max(from_zigzag(record[3]) for record in iterate_record_slices(payload, header.record_count))
+    return max(convert_from_zigzag(record[3]) for record in iterate_record_slices(payload, header.record_count))
 
 
-def _rebuild_batch_of_kept(header: BatchHeader, kept: _KeptRecords) -> HeaderAndBytes:
+def _rebuild_batch_of_kept(header: BatchHeader, kept_records: _KeptRecords) -> HeaderAndBytes:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
-    changed = _make_header_of_kept_records(header, kept)
-    return changed, assemble_batch(changed, compress(header.compression, kept.payload))
+    changed = _make_header_of_kept_records(header, kept_records)
+    return changed, assemble_batch(changed, compress(header.compression, kept_records.payload))
 
 
 def _set_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
     return header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
 
 
-def _make_header_of_kept_records(header: BatchHeader, kept: _KeptRecords) -> BatchHeader:
+def _make_header_of_kept_records(header: BatchHeader, kept_records: _KeptRecords) -> BatchHeader:
     """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
-        largest = wrap_to_64_bits(header.base_timestamp + kept.largest_delta)
+        largest = wrap_to_64_bits(header.base_timestamp + kept_records.largest_delta)
     attributes = header.attributes & KNOWN_ATTRIBUTES
-    return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
+    return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept_records.record_count)
 
 
-def _rebuild_wrapper_of_kept(header: BatchHeader, kept: list[Record]) -> bytes:
+def _rebuild_wrapper_of_kept(header: BatchHeader, kept_records: list[Record]) -> bytes:
     """Return a wrapper of the same format and codec with these records."""
     codec, timestamp_type = header.compression, header.timestamp_type
-    return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
+    return bytes(build_message_set(kept_records, header.magic, compression=codec, timestamp_type=timestamp_type))
 
 
 def _elide_attributes(header: BatchHeader, data: Bytes) -> HeaderAndBytes:

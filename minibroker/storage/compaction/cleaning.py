@@ -18,7 +18,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.dirtiness import LogDirtiness, iterate_closed_segments
-from minibroker.storage.compaction.resting import never_rest
+from minibroker.storage.compaction.resting import do_not_rest
 from minibroker.storage.compaction.rewriting import (
     CleaningLimits,
     CleaningPlan,
@@ -26,7 +26,7 @@ from minibroker.storage.compaction.rewriting import (
     RewrittenSegment,
     SourceSegment,
 )
-from minibroker.storage.compaction.segment_writer import remove_cleaned_files, remove_half_swapped_files
+from minibroker.storage.compaction.segment_writer import remove_half_swapped_files, remove_unfinished_cleaned_files
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 
@@ -74,7 +74,7 @@ class LogCleaning:
         limits: CleaningLimits,
         throttle: CleaningThrottle,
         now_ms: int,
-        rest_if_due: Callable[[], None] = never_rest,
+        rest_if_due: Callable[[], None] = do_not_rest,
     ) -> None:
         self.log = log
         self.dirt = dirt
@@ -100,7 +100,7 @@ class LogCleaning:
         """
         try:
             if self.rewriter is None:
-                self.rewriter = LogRewriter(self._plan, self._count_bytes_and_wait, self._rest)
+                self.rewriter = LogRewriter(self._plan, self._wait_for_io_throttle, self._rest)
                 self._groups.extend(self.rewriter.map_dirty_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
@@ -124,7 +124,7 @@ class LogCleaning:
             self._check_log_unchanged()
             self.log.replace_segments([source.segment for source in group], new, written.aborted)
         except ValueError as error:
-            remove_cleaned_files(self._plan.disk, new.path)
+            remove_unfinished_cleaned_files(self._plan.disk, new.path)
             raise CleaningAborted(str(error)) from None
         except (CleaningAborted, KafkaError):
             if new not in self.log.segments:
@@ -146,7 +146,7 @@ class LogCleaning:
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
             raise CleaningAborted(f"the settings of {self.log} have changed while it was cleaned")
 
-    def _count_bytes_and_wait(self, size_bytes: int) -> None:
+    def _wait_for_io_throttle(self, size_bytes: int) -> None:
         """Count bytes, and wait as long as the throttle says."""
         self._check_log_unchanged()
         throttle = self._throttle

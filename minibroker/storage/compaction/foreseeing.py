@@ -28,15 +28,17 @@ class ForeseenRemovals(NamedTuple):
     offsets: list[int]
 
 
-def foresee_removed_records(plan: CleaningPlan, listed: str, most_offsets: int) -> Iterator[ForeseenRemovals]:
-    """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of the `listed` one.
+def foresee_removed_records(plan: CleaningPlan, listed_segment: str, most_offsets: int) -> Iterator[ForeseenRemovals]:
+    """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of `listed_segment`.
 
     It may run in any thread, and takes as long as a cleaning. Raises `UncleanableLog`, `KafkaError`, `OSError`.
     """
     rewriter = LogRewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
     for group in rewriter.map_dirty_keys():
         for source in group:
-            yield _foresee_removed_records_of_segment(source, rewriter, most_offsets if source.path == listed else 0)
+            yield _foresee_removed_records_of_segment(
+                source, rewriter, most_offsets if source.path == listed_segment else 0
+            )
 
 
 def _foresee_removed_records_of_segment(
@@ -53,11 +55,11 @@ def _foresee_removed_records_of_segment(
     return ForeseenRemovals(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
 
 
-def _list_removed_offsets(batch: StoredBatch, kept: HeaderAndBytes | None) -> list[int]:
+def _list_removed_offsets(batch: StoredBatch, kept_batch: HeaderAndBytes | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
-    if kept is not None and kept[1] is batch.data:
+    if kept_batch is not None and kept_batch[1] is batch.data:
         return []
-    staying = set() if kept is None else set(_iterate_record_offsets(kept[1]))
+    staying = set() if kept_batch is None else set(_iterate_record_offsets(kept_batch[1]))
     return [offset for offset in _iterate_record_offsets(batch.data) if offset not in staying]
 
 

@@ -49,7 +49,7 @@ class OffsetMap:
         """The allocated memory."""
         return self._slots * ENTRY_BYTES
 
-    def put_key(self, key: bytes, offset: int) -> bool:
+    def put_offset_of_key(self, key: bytes, offset: int) -> bool:
         """Set the offset of a key's latest record. Return False, and change nothing, if there is no room."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
@@ -79,10 +79,10 @@ class OffsetMap:
         return NOT_FOUND
 
 
-def _choose_prime_slot_count(most: int, wanted: int) -> int:
-    """Return the first prime from `wanted` on, or the last one up to `most`."""
-    slots = _find_prime_from(wanted, step=1) if wanted < most else most
-    return slots if slots < most else _find_prime_from(most, step=-1)
+def _choose_prime_slot_count(max_slots: int, wanted_slots: int) -> int:
+    """Return the first prime from `wanted_slots` on, or the last one up to `max_slots`."""
+    slots = _find_prime_from(wanted_slots, step=1) if wanted_slots < max_slots else max_slots
+    return slots if slots < max_slots else _find_prime_from(max_slots, step=-1)
 
 
 def _find_prime_from(number: int, step: int) -> int:

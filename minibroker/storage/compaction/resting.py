@@ -52,16 +52,16 @@ class ThreadRests:
             self._looked_at = self._now()
 
 
-def iterate_and_rest_if_due(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Item]:
+def iterate_records_with_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Item]:
     """Return the same records, with a call of `rest_if_due` before every `RECORDS_BETWEEN_RESTS` of them."""
-    return chain.from_iterable(_split_between_rests(records, rest_if_due))
+    return chain.from_iterable(_split_records_between_rests(records, rest_if_due))
 
 
-def _split_between_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Iterator[Item]]:
+def _split_records_between_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Iterator[Item]]:
     for first in records:
         rest_if_due()
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))
 
 
-def never_rest() -> None:
+def do_not_rest() -> None:
     """Do not rest, where no event loop is beside."""

@@ -29,8 +29,8 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import LogDirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_and_rest_if_due, never_rest
-from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
+from minibroker.storage.compaction.resting import do_not_rest, iterate_records_with_rests
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_unfinished_cleaned_files
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -136,9 +136,9 @@ class KeyMapper:
     def _put_keys_of_batch(self, header: BatchHeader, data: bytes) -> bool:
         if header.magic < MAGIC:
             return self._put_keys_of_message(data)
-        put, start, base = self._keys.put_key, self._start_offset, header.base_offset
+        put, start, base = self._keys.put_offset_of_key, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
-        for record in iterate_and_rest_if_due(stream_record_slices(data, header), self._rest):
+        for record in iterate_records_with_rests(stream_record_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -151,7 +151,7 @@ class KeyMapper:
         """Put in the keys of a message of format 0 or 1."""
         for record in iterate_records_in(data):
             key, offset = record.key, record.offset
-            if key is not None and offset >= self._start_offset and not self._keys.put_key(key, offset):
+            if key is not None and offset >= self._start_offset and not self._keys.put_offset_of_key(key, offset):
                 return False
         return True
 
@@ -205,7 +205,7 @@ class LogRewriter:
     """
 
     def __init__(
-        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = never_rest
+        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = do_not_rest
     ) -> None:
         dirt = plan.dirt
         self._plan = plan
@@ -278,10 +278,10 @@ class LogRewriter:
             aborted, self._transactions.still_indexed = self._transactions.still_indexed, []
             file = writer.finish_segment_files(aborted, plan.disk.get_modified_ms(group[-1].path + LOG_SUFFIX))
         except SegmentOverflow as error:
-            remove_cleaned_files(plan.disk, first.path)
+            remove_unfinished_cleaned_files(plan.disk, first.path)
             raise UncleanableLog(str(error)) from error
         except BaseException:
-            remove_cleaned_files(plan.disk, first.path)
+            remove_unfinished_cleaned_files(plan.disk, first.path)
             raise
         new = Segment.open_with_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
         return RewrittenSegment(new, aborted)
@@ -320,11 +320,11 @@ class LogRewriter:
 
     def _measure_index_files(self, source: SourceSegment) -> IndexSizes:
         return IndexSizes(
-            self._measure_file_or_0(source.path + INDEX_SUFFIX),
-            self._measure_file_or_0(source.path + TIME_INDEX_SUFFIX),
+            self._measure_file_if_present(source.path + INDEX_SUFFIX),
+            self._measure_file_if_present(source.path + TIME_INDEX_SUFFIX),
         )
 
-    def _measure_file_or_0(self, path: str) -> int:
+    def _measure_file_if_present(self, path: str) -> int:
         try:
             return self._plan.disk.size_bytes(path)
         except FileNotFoundError:  # it is rebuilt when it is needed

@@ -39,7 +39,7 @@ class SegmentWriter:
         self._indexes = SegmentIndexes(disk, path, base_offset, settings)
         self._indexes.offsets.path += CLEANED_SUFFIX
         self._indexes.times.path += CLEANED_SUFFIX
-        remove_cleaned_files(disk, path)
+        remove_unfinished_cleaned_files(disk, path)
         self._file = disk.open(path + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
 
     def add_batch(self, header: BatchHeader, data: Bytes) -> None:
@@ -49,22 +49,22 @@ class SegmentWriter:
             raise SegmentOverflow(f"the batch of offset {header.base_offset} does not fit into {self.path}")
         # A full index takes no more entries. Readers find later batches by reading on from the last entry.
         known = self._indexes.offsets.last_position if self._indexes.is_full else position
-        self._indexes.index_batch(known, header.last_offset, header.max_timestamp)
+        self._indexes.add_batch_to_indexes(known, header.last_offset, header.max_timestamp)
         self._buffer += data
         self.size_bytes += len(data)
         if len(self._buffer) >= self._buffer_bytes:
             self._write_buffer()
 
-    def finish_segment_files(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> File:
-        """Finish the files, sync them, and return the `.log` file. `aborted` goes into the transaction index.
+    def finish_segment_files(self, aborted_transactions: Sequence[AbortedTransaction], modified_ms: int) -> File:
+        """Finish the files, sync them, and return the `.log` file. The transaction index gets `aborted_transactions`.
 
         The file gets the modification time of its newest original, which retention uses for records without timestamps.
         """
         self._write_buffer()
         self._indexes.finish_and_write_files(self.size_bytes)
-        if aborted:
+        if aborted_transactions:
             index = self._disk.open(self.path + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX, create=True)
-            index.write(0, encode_aborted_transactions(aborted))
+            index.write(0, encode_aborted_transactions(aborted_transactions))
             index.sync()
         self._file.sync()
         self._indexes.sync_files()
@@ -77,7 +77,7 @@ class SegmentWriter:
             self._buffer = bytearray()
 
 
-def remove_cleaned_files(disk: Disk, path: str) -> None:
+def remove_unfinished_cleaned_files(disk: Disk, path: str) -> None:
     """Remove the `.cleaned` files of a segment. Raises `OSError`."""
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + CLEANED_SUFFIX)
@@ -90,4 +90,4 @@ def remove_half_swapped_files(disk: Disk, path: str) -> None:
     """
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + SWAP_SUFFIX)
-    remove_cleaned_files(disk, path)
+    remove_unfinished_cleaned_files(disk, path)

@@ -65,7 +65,7 @@ class LogCopy:
                 return segment
         return None
 
-    def make_work_copying_segment(self, segment: Segment) -> Work:
+    def make_copy_work_of_segment(self, segment: Segment) -> Work:
         """Return the work that copies the next part of a closed segment. Call `count_copied_part` after it."""
         if self._part is None or self._part[0] is not segment:
             self._part = segment, 0
@@ -81,7 +81,7 @@ class LogCopy:
             if segment in self.log.segments:
                 self._whole[segment.base_offset] = segment
 
-    def make_work_syncing_segments(self) -> Work | None:
+    def make_sync_work_of_segments(self) -> Work | None:
         """Return the work that syncs whole segments, or None if there is little to sync.
 
         Only batches that the log has synced must be synced in the copy. Indexes are synced once, as many as there are
@@ -95,7 +95,7 @@ class LogCopy:
         self._indexes_were_synced = True
         return self._sync_copied_indexes
 
-    def make_work_copying_tail(self) -> Work:
+    def make_copy_work_of_tail(self) -> Work:
         """Return the work that copies the active segment, as far as it goes now, and all files besides segments."""
         self._tail = self.log.segments[-1]
         self._late.clear()
@@ -109,7 +109,7 @@ class LogCopy:
 
     def is_almost_complete(self) -> bool:
         """Return whether only a small end of the log is missing, after the work on the tail."""
-        if self._tail is None or not self.log.is_in_use or self._tail not in self.log.segments:
+        if self._tail is None or not self.log.is_open_and_online or self._tail not in self.log.segments:
             return False
         later = self._list_segments_from(self._tail)
         if any(self._whole.get(segment.base_offset) is not segment for segment in self.log.segments[: -len(later)]):
@@ -171,12 +171,12 @@ class LogCopy:
                 else:
                     self._disk.remove(f"{self.path}/{name}{suffix}")
 
-    def _copy_tail_and_other_files(self, tail: Segment, stale: list[int], promised_offset: int) -> None:
+    def _copy_tail_and_other_files(self, tail: Segment, stale_base_offsets: list[int], promised_offset: int) -> None:
         """Copy the tail and other files, sync batches below `promised_offset`, and copy what was appended meanwhile.
 
         Only batches must be synced, as everything else can be rebuilt from them.
         """
-        for offset in stale:
+        for offset in stale_base_offsets:
             for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
                 self._disk.remove(f"{self.path}/{make_segment_name(offset)}{suffix}")
         name = make_segment_name(tail.base_offset)

@@ -96,7 +96,7 @@ CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
 OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
 
 
-def _run_in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+def _run_jobs_in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
     """Run all jobs in several threads, and return the errors that they return."""
     from concurrent.futures import ThreadPoolExecutor  # here, as it is not needed before the stop
 
@@ -187,7 +187,7 @@ class LogDirectory:
                 self._disk.remove_tree(path)
             self._unopened = set(self.list_logs())
             for checkpoint in self._checkpoints.values():
-                checkpoint.read(self._unopened)
+                checkpoint.read_offsets(self._unopened)
             self._remove_clean_shutdown_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
@@ -241,7 +241,7 @@ class LogDirectory:
     def _lower_recovery_point(self, log: Log) -> None:
         """Write the checkpoint: its offset is too large because of damage, or because Kafka has written it."""
         try:
-            self._update_checkpoint(RECOVERY_POINT_CHECKPOINT).write(sync=True)
+            self._update_checkpoint(RECOVERY_POINT_CHECKPOINT).write_offsets(sync=True)
         except OSError as error:
             raise LogDirectoryError(f"the log in {log.directory} cannot be opened: {error}") from error
 
@@ -256,7 +256,7 @@ class LogDirectory:
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
                 log = open_log(self._environment, path, key, settings, Checkpoints(clean=True))
-                log.mark_all_unsynced()
+                log.mark_all_files_unsynced()
             else:
                 log = create_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:
@@ -275,29 +275,29 @@ class LogDirectory:
             raise LogDirectoryError(f"the topic id of {log} cannot be stored: {error}") from error
         log.topic_id = topic_id
 
-    def rename_copy_to_log(self, copy: LogCopy) -> str:
+    def rename_copy_to_log(self, log_copy: LogCopy) -> str:
         """Rename a complete copy of a log in here to the log's name. Return the new path. Raises `OSError`."""
-        key = copy.log.topic, copy.log.partition
+        key = log_copy.log.topic, log_copy.log.partition
         path = self._make_log_path(key)
         self._remove_old_rows_of_new_log(key)
-        self._disk.rename(copy.path, path)
+        self._disk.rename(log_copy.path, path)
         return path
 
-    def open_log_from_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
+    def open_log_from_copy(self, log_copy: LogCopy, settings: LogSettings) -> Log:
         """Open a copy that has got its log's name. Only segments without indexes are read."""
-        copied = copy.log
+        copied = log_copy.log
         key = copied.topic, copied.partition
         known = Checkpoints(
-            clean=False, recovery_point=copy.unindexed_from_offset, log_start_offset=copied.log_start_offset
+            clean=False, recovery_point=log_copy.unindexed_from_offset, log_start_offset=copied.log_start_offset
         )
         log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)
         log.clean_offset = copied.clean_offset
-        log.recovery_point = min(log.recovery_point, copy.recovery_point)
+        log.recovery_point = min(log.recovery_point, log_copy.recovery_point)
         return log
 
-    def make_future_log_path(self, topic: str, partition: int, unique: str) -> str:
-        """Return the path for a new copy of a log. `unique` is 32 hexadecimal digits."""
-        return f"{self.path}/{make_future_log_name(topic, partition, unique)}"
+    def make_future_log_path(self, topic: str, partition: int, unique_suffix: str) -> str:
+        """Return the path for a new copy of a log. `unique_suffix` is 32 hexadecimal digits."""
+        return f"{self.path}/{make_future_log_name(topic, partition, unique_suffix)}"
 
     def remove_directory_soon(self, path: str) -> None:
         """Remove a useless directory in this one, in another thread."""
@@ -307,11 +307,11 @@ class LogDirectory:
         """Return whether this log has replaced one in another directory, which may still be there."""
         return self._disk.exists(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
-    def finish_interrupted_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
-        """Remove a moved log from its `older` directory, and the marker of the move. For a start. Raises `OSError`."""
-        if older is not None:
-            self._disk.remove_tree(older._make_log_path(key))
-            self._disk.sync_directory(older.path)
+    def finish_interrupted_move(self, key: TopicPartition, older_directory: LogDirectory | None) -> None:
+        """Remove a moved log from its `older_directory`, and the marker of the move. For a start. Raises `OSError`."""
+        if older_directory is not None:
+            self._disk.remove_tree(older_directory._make_log_path(key))
+            self._disk.sync_directory(older_directory.path)
         self._disk.remove(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
     def remove_future_logs(self) -> list[TopicPartition]:
@@ -321,21 +321,21 @@ class LogDirectory:
             self._disk.remove_tree(f"{self.path}/{name}")
         return [key for _, key in found]
 
-    def delete_log(self, log: Log, unique: str) -> None:
+    def delete_log(self, log: Log, unique_suffix: str) -> None:
         """Rename the log's directory at once, and remove it after `file.delete.delay.ms`.
 
-        `unique` is 32 hexadecimal digits, other ones for each deletion. Raises `OSError`, and then nothing has changed.
+        `unique_suffix` is 32 hexadecimal digits, others for each deletion. Raises `OSError`; then nothing has changed.
         """
-        path = self._rename_and_close_log((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
+        path = self._rename_and_close_log((log.topic, log.partition), unique_suffix, DELETED_LOG_SUFFIX)
         self._removal.remove_tree_later(path, log.settings.file_delete_delay_ms)
 
-    def rename_log_to_stray(self, topic: str, partition: int, unique: str) -> str:
+    def rename_log_to_stray(self, topic: str, partition: int, unique_suffix: str) -> str:
         """Rename a stray log's directory, and close the log. Return the new path. Raises `OSError`."""
-        return self._rename_and_close_log((topic, partition), unique, STRAY_LOG_SUFFIX)
+        return self._rename_and_close_log((topic, partition), unique_suffix, STRAY_LOG_SUFFIX)
 
-    def _rename_and_close_log(self, key: TopicPartition, unique: str, suffix: str) -> str:
+    def _rename_and_close_log(self, key: TopicPartition, unique_suffix: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
-        path = f"{self.path}/{make_hidden_log_name(*key, unique, suffix)}"
+        path = f"{self.path}/{make_hidden_log_name(*key, unique_suffix, suffix)}"
         self._disk.rename(self._make_log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).close_without_flush()
@@ -354,7 +354,7 @@ class LogDirectory:
         self._is_to_forget = False
         if self._lock is not None:
             for checkpoint in self._checkpoints.values():
-                checkpoint.write_soon()
+                checkpoint.write_offsets_soon()
 
     def _remove_old_rows_of_new_log(self, key: TopicPartition) -> None:
         """Remove the rows of a new log from the checkpoints, where a deleted log of its name may have left them.
@@ -367,11 +367,11 @@ class LogDirectory:
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
         for name in OFFSET_CHECKPOINTS:
-            self._update_checkpoint(name).write(sync=sync)
+            self._update_checkpoint(name).write_offsets(sync=sync)
 
     def write_checkpoint_soon(self, name: str) -> None:
         """Write one of `OFFSET_CHECKPOINTS` in another thread, if an offset in it has changed."""
-        self._update_checkpoint(name).write_soon()
+        self._update_checkpoint(name).write_offsets_soon()
 
     def _update_checkpoint(self, name: str) -> OffsetCheckpoint:
         """Return the checkpoint with the current offsets. A log that was not opened keeps its row."""
@@ -392,10 +392,10 @@ class LogDirectory:
         opened, and so not recovered. `broker_epoch` is written into the marker; None: the epoch of the last marker.
         """
         try:
-            failures = _run_in_threads([partial(run_and_return_error, log.close) for log in self.logs.values()])
+            failures = _run_jobs_in_threads([partial(run_and_return_error, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _run_in_threads([partial(self._removal.remove_tree_now, path) for path in self._list_deleted_logs()])
+            _run_jobs_in_threads([partial(self._removal.remove_tree_now, path) for path in self._list_deleted_logs()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:

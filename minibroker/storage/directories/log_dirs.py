@@ -51,7 +51,7 @@ class LogDirectories:
             self.cluster_id = cluster_id or (cluster_ids[0] if cluster_ids else first_cluster_id or new_id())
             for directory in self.directories:
                 directory.check_meta_properties(node_id, self.cluster_id)
-            self._found, older = self._locate_logs()
+            self._found, older = self._find_logs_and_interrupted_moves()
             self._finish_interrupted_moves(older)
             for directory in self.directories:
                 directory.open(node_id, self.cluster_id, new_id)
@@ -94,13 +94,13 @@ class LogDirectories:
         topic_id: bytes,
         settings: LogSettings,
         *,
-        avoid: Container[str] = (),
+        paths_to_avoid: Container[str] = (),
     ) -> Log:
         """Create an empty log in the preferred directory, else in the one with the fewest logs.
 
-        Of the paths in `avoid`, none is chosen if there is another. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Of the paths in `paths_to_avoid`, none is chosen if there is another. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        allowed = [directory for directory in self.directories if directory.path not in avoid]
+        allowed = [directory for directory in self.directories if directory.path not in paths_to_avoid]
         fewest = min(allowed or self.directories, key=lambda directory: len(directory.logs))
         directory = self._preferred.pop((topic, partition), fewest)
         try:
@@ -112,32 +112,32 @@ class LogDirectories:
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Store the topic id, 16 bytes, of a log that has none. Raises `LogDirectoryError`."""
-        self.find_directory_of(log).assign_topic_id(log, topic_id)
+        self.find_directory_of_log(log).assign_topic_id(log, topic_id)
 
-    def delete_log(self, log: Log, unique: str) -> None:
+    def delete_log(self, log: Log, unique_suffix: str) -> None:
         """Rename the log's directory at once, and remove its files after `file.delete.delay.ms`.
 
-        `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        `unique_suffix` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            self._found[log.topic, log.partition].delete_log(log, unique)
+            self._found[log.topic, log.partition].delete_log(log, unique_suffix)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be deleted: {error}") from error
         del self._found[log.topic, log.partition]
 
-    def rename_log_to_stray(self, topic: str, partition: int, unique: str) -> str:
+    def rename_log_to_stray(self, topic: str, partition: int, unique_suffix: str) -> str:
         """Rename the directory of a stray log, which keeps its files. Return the new path.
 
-        `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        `unique_suffix` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            path = self._found[topic, partition].rename_log_to_stray(topic, partition, unique)
+            path = self._found[topic, partition].rename_log_to_stray(topic, partition, unique_suffix)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is not renamed: {error}") from error
         del self._found[topic, partition]
         return path
 
-    def find_directory_of(self, log: Log) -> LogDirectory:
+    def find_directory_of_log(self, log: Log) -> LogDirectory:
         """Return the directory that contains the log."""
         return self._found[log.topic, log.partition]
 
@@ -177,23 +177,25 @@ class LogDirectories:
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
         ]
 
-    def replace_log_by_copy(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
+    def replace_log_by_copy(
+        self, log_copy: LogCopy, target: LogDirectory, settings: LogSettings, unique_suffix: str
+    ) -> Log:
         """Replace a log by its complete copy in `target`. Return the new log.
 
-        `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError` if the
-        log was moved, but cannot be opened.
+        `unique_suffix` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or
+        `LogDirectoryError` if the log was moved, but cannot be opened.
         """
-        old = copy.log
+        old = log_copy.log
         key = old.topic, old.partition
         source = self._found[key]
-        path = target.rename_copy_to_log(copy)
+        path = target.rename_copy_to_log(log_copy)
         try:
-            source.delete_log(old, unique)
+            source.delete_log(old, unique_suffix)
         except OSError:
-            self.disk.rename(path, copy.path)
+            self.disk.rename(path, log_copy.path)
             raise
         self._found[key] = target
-        return target.open_log_from_copy(copy, settings)
+        return target.open_log_from_copy(log_copy, settings)
 
     def sync_moved_log(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
         """Finish a move of `log`: sync its files of these names and the directories, and remove the move's marker.
@@ -209,7 +211,9 @@ class LogDirectories:
         self.disk.sync_directory(source.path)
         self.disk.remove(f"{log.directory}/{MOVED_MARKER}")
 
-    def _locate_logs(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
+    def _find_logs_and_interrupted_moves(
+        self,
+    ) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
         """Return the directory of each log, and that of its old copy, which a crash right after a move leaves."""
         located: dict[TopicPartition, LogDirectory] = {}
         older: dict[TopicPartition, LogDirectory] = {}
@@ -224,12 +228,12 @@ class LogDirectories:
                     raise LogDirectoryError(f"{key[0]}-{key[1]} lies both in {other.path} and in {directory.path}")
         return located, older
 
-    def _finish_interrupted_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
+    def _finish_interrupted_moves(self, older_directories: dict[TopicPartition, LogDirectory]) -> None:
         """Finish the moves that had replaced their logs, and remember the others. Raises `LogDirectoryError`."""
         try:
             for key, directory in self._found.items():
                 if directory.has_moved_log(key):
-                    directory.finish_interrupted_move(key, older.get(key))
+                    directory.finish_interrupted_move(key, older_directories.get(key))
             for directory in self.directories:
                 self._interrupted += [(key, directory) for key in directory.remove_future_logs()]
         except OSError as error:

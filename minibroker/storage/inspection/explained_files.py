@@ -56,7 +56,7 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
         whole.name, whole.type = inspected.kind.value, "file"
         return whole
     cursor = PartCursor(data)
-    with cursor.add_part(inspected.kind.value, "file") as whole, cursor.limit_to_part(whole):
+    with cursor.add_part(inspected.kind.value, "file") as whole, cursor.limit_cursor_to_part(whole):
         match LAYOUTS[inspected.kind]:
             case EntryLayout() as layout:
                 _explain_entries(cursor, layout, inspected, start)

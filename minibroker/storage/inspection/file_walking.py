@@ -29,15 +29,19 @@ class BlockReader:
         return self._block[at : at + size]
 
 
-def make_walker(
+def make_batch_walker(
     file: File,
     size_bytes: int,
     *,
     next_offset: int = 0,
     limit: int = NO_LIMIT,
-    known: Iterable[tuple[int, int]] = (),
+    indexed_batches: Iterable[tuple[int, int]] = (),
 ) -> BatchWalker:
     """Return a walker over the first `size_bytes` of a file. Its methods raise `OSError`."""
     return BatchWalker(
-        lambda: BlockReader(file, size_bytes).read_at, size_bytes, next_offset=next_offset, limit=limit, known=known
+        lambda: BlockReader(file, size_bytes).read_at,
+        size_bytes,
+        next_offset=next_offset,
+        limit=limit,
+        known=indexed_batches,
     )

@@ -156,13 +156,13 @@ def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Inspec
         yield ProducerStateEntry(position, *fields)
 
 
-def iterate_undamaged_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
-    """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
+def iterate_undamaged_entries(entries: Iterable[object], entry_class: type[AnyEntry]) -> Iterator[AnyEntry]:
+    """Yield the entries of `entry_class` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
     for entry in entries:
         if isinstance(entry, DamagedBytes) and held is not None and entry.position == held.position:
             held = None
-        elif isinstance(entry, kind):
+        elif isinstance(entry, entry_class):
             if held is not None:
                 yield held
             held = entry
@@ -171,18 +171,18 @@ def iterate_undamaged_entries(entries: Iterable[object], kind: type[AnyEntry]) -
 
 
 def _find_disordered_entries(
-    entries: Iterator[AnyEntry], before: AnyEntry, follows: Callable[[AnyEntry, AnyEntry], bool]
+    entries: Iterator[AnyEntry], first_entry: AnyEntry, may_follow: Callable[[AnyEntry, AnyEntry], bool]
 ) -> Iterator[tuple[AnyEntry, AnyEntry | None]]:
     """Yield each entry, with the last good entry before it if it is out of order, else with None.
 
     An entry that is larger than both successors is too large; otherwise the successors would be reported as too small.
     """
-    last = before
+    last = first_entry
     window = list(islice(entries, 3))
     while window:
         entry, successors = window[0], window[1:]
-        is_outlier = len(successors) == 2 and not any(follows(entry, each) for each in successors)
-        if not follows(last, entry) or (is_outlier and follows(last, successors[0])):
+        is_outlier = len(successors) == 2 and not any(may_follow(entry, each) for each in successors)
+        if not may_follow(last, entry) or (is_outlier and may_follow(last, successors[0])):
             yield entry, last
         else:
             yield entry, None

@@ -30,7 +30,7 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 class IndexCheck(Protocol):
     """The check of an index: `check_batch` and `explain_damaged_entry` in the log's order, then what remains."""
 
-    def check_batch(self, found: FoundBatch) -> Iterable[DamagedBytes]: ...
+    def check_batch(self, batch: FoundBatch) -> Iterable[DamagedBytes]: ...
 
     def explain_damaged_entry(self, damage: DamagedBytes) -> None: ...
 
@@ -61,14 +61,14 @@ class OffsetIndexCheck(_IndexEntries[OffsetEntry]):
     def __init__(self, path: str, entries: Iterable[object]) -> None:
         super().__init__(path, entries, OffsetEntry)
 
-    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
-        while self.next is not None and self.next.log_position <= found.position:
+    def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        while self.next is not None and self.next.log_position <= batch.position:
             entry = self.remove_next_entry()
-            if entry.log_position < found.position:
+            if entry.log_position < batch.position:
                 yield self._make_no_batch_damage(entry)
-            elif found.is_credible and entry.offset != found.header.last_offset:
-                expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
-                yield self.make_mismatch_damage(entry, found.header.base_offset, expected, f"{entry.offset}")
+            elif batch.is_credible and entry.offset != batch.header.last_offset:
+                expected = f"offset {batch.header.last_offset}, the last of the batch at {batch.position}"
+                yield self.make_mismatch_damage(entry, batch.header.base_offset, expected, f"{entry.offset}")
 
     def explain_damaged_entry(self, damage: DamagedBytes) -> None:
         end = damage.position + damage.size_bytes
@@ -93,9 +93,9 @@ class TimeIndexCheck(_IndexEntries[TimeEntry]):
         self._largest = -1
         self._is_certain = True
 
-    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
-        header = found.header
-        if not found.is_credible:
+    def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        header = batch.header
+        if not batch.is_credible:
             self._is_certain = False
             return
         while self.next is not None and self.next.offset <= header.last_offset:
@@ -128,9 +128,9 @@ class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
         super().__init__(path, entries, TransactionEntry)
         self._log = log
 
-    def check_batch(self, found: FoundBatch) -> Iterator[DamagedBytes]:
-        header = found.header
-        if not found.is_credible or not header.is_control or not self._is_abort(found):
+    def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        header = batch.header
+        if not batch.is_credible or not header.is_control or not self._is_abort(batch):
             return
         while self.next is not None and self.next.last_offset < header.base_offset:
             self.remove_next_entry()
@@ -141,11 +141,11 @@ class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
             found_text = "none" if entry is None else f"producer {entry.producer_id}, offset {entry.last_offset}"
             yield DamagedBytes(self.path, position, 0, header.base_offset, expected, found_text)
 
-    def _is_abort(self, found: FoundBatch) -> bool:
-        if found.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
+    def _is_abort(self, batch: FoundBatch) -> bool:
+        if batch.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
             return False
         try:
-            records = iterate_records_of_batch(self._log.read(found.position, found.header.size_bytes))
+            records = iterate_records_of_batch(self._log.read(batch.position, batch.header.size_bytes))
             return any(decode_control_type(record.key) == ControlType.ABORT for record in records)
         except KafkaError:
             return False  # reported where the records are read

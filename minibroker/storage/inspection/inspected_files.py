@@ -185,7 +185,7 @@ class InspectedFile(NamedTuple):
         return found[0] if found else None
 
     @property
-    def has_kafkas_name(self) -> bool:
+    def has_name_used_by_kafka(self) -> bool:
         """Whether the name is surely Kafka's: a name with a segment's suffix must also contain an offset."""
         return self.base_offset is not None or self.kind not in (*_WITH_LOG, FileKind.PRODUCER_SNAPSHOT)
 

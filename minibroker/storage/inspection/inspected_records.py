@@ -32,60 +32,62 @@ class FoundRecord(NamedTuple):
 
 
 def iterate_records_in(
-    file: File, found: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
+    file: File, batch: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
 
     Raises `OSError`.
     """
-    header = found.header
+    header = batch.header
     if header.record_count == 0:
         return
     if header.size_bytes > most_bytes:
         text = f"the records of a batch of {header.size_bytes} bytes are not shown: {most_bytes} is the most"
-        yield InspectionNote(file.path, found.position, header.base_offset, text)
+        yield InspectionNote(file.path, batch.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
-        yield from _iterate_records_of_wrapper(file, found, most_bytes)
+        yield from _iterate_records_of_wrapper(file, batch, most_bytes)
         return
     try:
-        payload = get_uncompressed_payload(file.read(found.position, header.size_bytes), 0, header, most_bytes)
+        payload = get_uncompressed_payload(file.read(batch.position, header.size_bytes), 0, header, most_bytes)
     except KafkaError as error:
-        yield _make_unread_finding(
-            file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
+        yield _make_finding_of_unread_records(
+            file, batch, batch.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
         )
         return
-    start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
-    yield from _parse_records(file, found, payload, start)
+    start = 0 if header.compression or header.attributes & ELIDED_BIT else batch.position + HEADER_BYTES
+    yield from _parse_records(file, batch, payload, start)
 
 
 def _iterate_records_of_wrapper(
-    file: File, found: FoundBatch, most_bytes: int
+    file: File, batch: FoundBatch, most_bytes: int
 ) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
-        data = file.read(found.position, found.header.size_bytes)
+        data = file.read(batch.position, batch.header.size_bytes)
         wrapper, _ = read_message(data)
         records = iterate_records_of_message(data, limit_bytes=most_bytes)
         if not wrapper.compression:
-            yield FoundRecord(found.position, len(data), False, next(records))
+            yield FoundRecord(batch.position, len(data), False, next(records))
             return
         places = iterate_headers_of_set(decompress_inner_messages(wrapper, most_bytes))
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _make_unread_finding(file, found, found.position, "messages that can be read", error, most_bytes)
+        yield _make_finding_of_unread_records(
+            file, batch, batch.position, "messages that can be read", error, most_bytes
+        )
 
 
-def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | DamagedBytes]:
-    header, position, last_offset = found.header, 0, found.header.base_offset - 1
+def _parse_records(file: File, batch: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | DamagedBytes]:
+    header, position, last_offset = batch.header, 0, batch.header.base_offset - 1
     records = parse_records(payload, header)
     for index in range(header.record_count):
         try:
             record = next(records)
         except KafkaError as error:
             yield _make_record_damage(
-                file, found, start + position, f"record {index + 1} of {header.record_count}", error
+                file, batch, start + position, f"record {index + 1} of {header.record_count}", error
             )
             return
         length, after = read_varint(payload, position)
@@ -102,15 +104,15 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         yield DamagedBytes(file.path, start + position, 0, header.last_offset, expected, what)
 
 
-def _make_unread_finding(
-    file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
+def _make_finding_of_unread_records(
+    file: File, batch: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
 ) -> InspectionNote | DamagedBytes:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
-        return _make_record_damage(file, found, position, expected, error)
+        return _make_record_damage(file, batch, position, expected, error)
     text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
-    return InspectionNote(file.path, found.position, found.header.base_offset, text)
+    return InspectionNote(file.path, batch.position, batch.header.base_offset, text)
 
 
-def _make_record_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> DamagedBytes:
-    return DamagedBytes(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)
+def _make_record_damage(file: File, batch: FoundBatch, position: int, expected: str, error: KafkaError) -> DamagedBytes:
+    return DamagedBytes(file.path, position, 0, batch.header.base_offset, expected, error.message or error.code.name)

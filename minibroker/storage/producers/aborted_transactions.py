@@ -83,7 +83,7 @@ class AbortedTransactions:
         self._unsynced: set[str] = set()
         self._behind: str | None = None  # the path, without suffix, of the segment whose file lacks the last entries
 
-    def list_between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+    def list_transactions_between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         if not self._known:
             return ()
@@ -109,7 +109,9 @@ class AbortedTransactions:
         except OSError as error:
             logger.warning("%s%s cannot be written to: %s", segment_path, TRANSACTION_INDEX_SUFFIX, error)
 
-    def replace_newest(self, segment_path: str, transactions: Sequence[AbortedTransaction]) -> None:
+    def replace_transactions_of_newest_segment(
+        self, segment_path: str, transactions: Sequence[AbortedTransaction]
+    ) -> None:
         """Set the transactions of the newest segment, as recovery has found them, and rewrite its file."""
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._disk.remove(path)
@@ -157,7 +159,9 @@ class AbortedTransactions:
             self._disk.write_whole(path, format_aborted_counts(self._counts), sync=False)
             self._written = dict(self._counts)
 
-    def replace_between(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
+    def replace_transactions_between(
+        self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]
+    ) -> None:
         """Replace the transactions whose markers lie from `start_offset` on and below `end_offset`.
 
         The new ones are what compaction has kept. It has written their file.
@@ -180,7 +184,7 @@ class AbortedTransactions:
         """Mark the files as synced. The caller syncs what `list_unsynced_paths` has returned."""
         self._unsynced.clear()
 
-    def remove_before(self, offset: int) -> None:
+    def remove_transactions_before(self, offset: int) -> None:
         """Remove the transactions whose markers lie before `offset`, as their segments were deleted."""
         gone = bisect_left(self._last_offsets, offset)
         del self._known[:gone], self._last_offsets[:gone]

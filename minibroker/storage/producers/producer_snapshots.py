@@ -35,7 +35,7 @@ class ProducerSnapshots:
         """
         if states.end_offset <= start_offset or states.end_offset in self._offsets:
             return False
-        self._disk.write_whole(self._make_path(states.end_offset), states.encode_snapshot(), sync=False)
+        self._disk.write_whole(self._make_snapshot_path(states.end_offset), states.encode_snapshot(), sync=False)
         self._offsets = sorted((*self._offsets, states.end_offset))
         if sync:
             self._unsynced.add(states.end_offset)
@@ -45,25 +45,25 @@ class ProducerSnapshots:
         """Load the newest sound snapshot at or before `end_offset` into `states`, or clear them at `start_offset`."""
         for offset in reversed([offset for offset in self._offsets if start_offset <= offset <= end_offset]):
             try:
-                states.load_snapshot(self._disk.read_whole(self._make_path(offset)), offset)
+                states.load_snapshot(self._disk.read_whole(self._make_snapshot_path(offset)), offset)
                 return
             except CorruptSnapshot as error:
-                logger.warning("%s is damaged, the log is read instead: %s", self._make_path(offset), error)
+                logger.warning("%s is damaged, the log is read instead: %s", self._make_snapshot_path(offset), error)
                 self.remove_snapshots([offset])
-        states.clear_all(start_offset)
+        states.clear_all_producers(start_offset)
 
     def remove_snapshots(self, offsets: Iterable[int]) -> None:
         """Remove the snapshots of these offsets."""
         for offset in offsets:
-            self._disk.remove(self._make_path(offset))
+            self._disk.remove(self._make_snapshot_path(offset))
             self._offsets.remove(offset)
             self._unsynced.discard(offset)
 
-    def remove_after(self, offset: int) -> None:
+    def remove_snapshots_after(self, offset: int) -> None:
         """Remove the snapshots behind `offset`, where the log was truncated."""
         self.remove_snapshots([other for other in self._offsets if other > offset])
 
-    def remove_before(self, offset: int) -> None:
+    def remove_snapshots_before(self, offset: int) -> None:
         """Remove the snapshots of deleted segments."""
         self.remove_snapshots([other for other in self._offsets if other < offset])
 
@@ -76,13 +76,13 @@ class ProducerSnapshots:
 
     def list_unsynced_paths(self) -> list[str]:
         """Return the paths of the snapshots that may not be synced."""
-        return [self._make_path(offset) for offset in sorted(self._unsynced)]
+        return [self._make_snapshot_path(offset) for offset in sorted(self._unsynced)]
 
     def mark_synced(self) -> None:
         """Mark the files as synced. The caller syncs what `list_unsynced_paths` has returned."""
         self._unsynced.clear()
 
-    def _make_path(self, offset: int) -> str:
+    def _make_snapshot_path(self, offset: int) -> str:
         return f"{self._directory}/{make_segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
@@ -108,7 +108,7 @@ def replay_batches(states: ProducerStates, segments: Sequence[Segment], end_offs
     for segment, segment_end in zip(segments, ends, strict=True):
         if segment_end <= states.end_offset:
             continue
-        start = segment.find_position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
+        start = segment.find_position_of_offset(states.end_offset) if states.end_offset > segment.base_offset else 0
         for position, header in iterate_headers(segment.file, start, segment.size_bytes):
             if header.base_offset >= end_offset:
                 break

@@ -81,7 +81,7 @@ class ProducerStates:
         """Return the producer ids in the order of their first batches. 100,000 take a millisecond."""
         return array("q", self._entries)
 
-    def find_entry(self, producer_id: int) -> ProducerEntry | None:
+    def find_producer_entry(self, producer_id: int) -> ProducerEntry | None:
         """Return the entry of a producer, None if it is unknown."""
         return self._entries.get(producer_id)
 
@@ -154,7 +154,9 @@ class ProducerStates:
         if entry is not None and epoch < entry.epoch:
             raise _make_past_epoch_error(producer_id, epoch, entry)
 
-    def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> None:
+    def check_marker_may_end_transaction(
+        self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0
+    ) -> None:
         """Check that this marker may end the producer's transaction. A marker without an open transaction passes.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on, each
@@ -242,7 +244,7 @@ class ProducerStates:
         for producer_id in expired:
             del self._entries[producer_id]
 
-    def clear_all(self, end_offset: int) -> None:
+    def clear_all_producers(self, end_offset: int) -> None:
         """Remove all state, and begin at `end_offset`."""
         self._entries.clear()
         self.open_transactions.clear()
@@ -250,7 +252,9 @@ class ProducerStates:
 
     def encode_snapshot(self) -> bytes:
         """Return the content of a `.snapshot` file, which has only the newest of the last five batches."""
-        body = b"".join((_COUNT.pack(len(self._entries)), *(_pack_entry(*item) for item in self._entries.items())))
+        body = b"".join(
+            (_COUNT.pack(len(self._entries)), *(_encode_producer_entry(*item) for item in self._entries.items()))
+        )
         return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def load_snapshot(self, data: bytes, end_offset: int) -> None:
@@ -299,7 +303,7 @@ def _check_new_epoch_sequence(header: BatchHeader, entry: ProducerEntry) -> None
         )
 
 
-def _pack_entry(producer_id: int, entry: ProducerEntry) -> bytes:
+def _encode_producer_entry(producer_id: int, entry: ProducerEntry) -> bytes:
     _, last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, NO_OFFSET, 0, -1)
     return SNAPSHOT_ENTRY.pack(
         producer_id,
@@ -326,10 +330,10 @@ def _decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     if count * SNAPSHOT_ENTRY.size != len(data) - _ENTRIES_POSITION:
         raise CorruptSnapshot(f"it announces {count} entries in {len(data)} bytes")
     entries = SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
-    return {fields[0]: _unpack_entry(*fields[1:]) for fields in entries}
+    return {fields[0]: _decode_producer_entry(*fields[1:]) for fields in entries}
 
 
-def _unpack_entry(
+def _decode_producer_entry(
     epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, coordinator_epoch: int, first: int
 ) -> ProducerEntry:
     entry = ProducerEntry(epoch)

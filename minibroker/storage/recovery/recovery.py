@@ -12,7 +12,7 @@ from contextlib import suppress
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import is_blank, iterate_headers, iterate_sound_batches, make_offset_error
+from minibroker.storage.batch_scanning import is_zeroed, iterate_headers, iterate_sound_batches, make_offset_error
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -81,7 +81,7 @@ def open_log(
     directory: str,
     topic_partition: tuple[str, int],
     settings: LogSettings,
-    known: Checkpoints,
+    checkpoints: Checkpoints,
 ) -> Log:
     """Open the log in `directory`, and recover it if necessary.
 
@@ -90,8 +90,8 @@ def open_log(
     """
     try:
         opening = _LogOpening(environment, directory, topic_partition, settings)
-        topic_id = opening.read_topic_id(known.clean)
-        return Log(environment, directory, topic_partition, topic_id, settings, opening.recover_contents(known))
+        topic_id = opening.read_topic_id(checkpoints.clean)
+        return Log(environment, directory, topic_partition, topic_id, settings, opening.recover_contents(checkpoints))
     except (OSError, MalformedCheckpoint, CorruptBatch) as error:
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
@@ -151,7 +151,7 @@ class _LogOpening:
         self.guarded = self.reported = False  # a loss was logged
         self.epochs_fall = False
 
-    def read_topic_id(self, clean: bool) -> bytes:
+    def read_topic_id(self, was_clean_shutdown: bool) -> bytes:
         """Return the id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
 
         The file of a new log is not synced, so a power cut may leave it empty, even after a clean stop. The caller also
@@ -164,36 +164,36 @@ class _LogOpening:
         try:
             return parse_topic_id(text)
         except MalformedCheckpoint as error:
-            if clean and text.strip(b"\0"):
+            if was_clean_shutdown and text.strip(b"\0"):
                 raise MalformedCheckpoint(
                     f"{path} is malformed: {error}; remove it, and the next start writes it from the metadata"
                 ) from None
             logger.warning("%s is ignored, as a crash has damaged it: %s", path, error)
             return NO_TOPIC_ID
 
-    def recover_contents(self, known: Checkpoints) -> LogContents:
+    def recover_contents(self, checkpoints: Checkpoints) -> LogContents:
         """Recover the log if necessary, and find where it begins and ends."""
-        self.guarded = known.guarded
+        self.guarded = checkpoints.guarded
         self._read_leader_epochs()
         last_epoch = self.epochs.list_entries()[-1:]
-        early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
-        end_offset = self._recover_end_offset(known)
-        self._check_loss(end_offset, known, last_epoch, early)
-        start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
+        early = checkpoints.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
+        end_offset = self._recover_end_offset(checkpoints)
+        self._check_no_records_lost(end_offset, checkpoints, last_epoch, early)
+        start_offset = max(checkpoints.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
             self._create_first_segment(start_offset)
         self.segments[-1].load_last_entries()
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
-        if not known.clean:
+        if not checkpoints.clean:
             self._restore_epochs_of_deleted_records(start_offset, end_offset)
         if self.epochs.list_entries()[-1:] != last_epoch:
             self._write_leader_epochs()
         self._load_producer_states(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
             segment.close()  # an unused log holds no descriptor
-        recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
+        recovery_point = end_offset if checkpoints.clean else min(checkpoints.recovery_point, end_offset)
         return LogContents(
             self.segments,
             self.epochs,
@@ -203,7 +203,7 @@ class _LogOpening:
             start_offset,
             end_offset,
             recovery_point,
-            known.clean,
+            checkpoints.clean,
         )
 
     def _read_aborted_transactions(self, end_offset: int) -> AbortedTransactions:
@@ -221,7 +221,7 @@ class _LogOpening:
                     )
         aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
-            aborted.replace_newest(path, transactions)
+            aborted.replace_transactions_of_newest_segment(path, transactions)
         aborted.truncate_to(self.segments[-1].path, end_offset)
         if self.recovered:
             aborted.write_entry_counts(self.directory, [segment.base_offset for segment in self.segments])
@@ -272,7 +272,7 @@ class _LogOpening:
                         return
                     if header.next_offset > start_offset:
                         first_offset = max(header.base_offset, start_offset)
-                        self.epochs.assign_if_newer(header.partition_leader_epoch, first_offset)
+                        self.epochs.assign_epoch_if_newer(header.partition_leader_epoch, first_offset)
 
     def _restore_epochs_of_deleted_records(self, start_offset: int, end_offset: int) -> None:
         """Add the epochs of deleted records that are back, as a crash came before the checkpoint was written."""
@@ -283,21 +283,21 @@ class _LogOpening:
         self.epochs = LeaderEpochs()
         self._collect_epochs_of_batches(start_offset, known_from)
         for epoch, first_offset in known:
-            self.epochs.assign_if_newer(epoch, first_offset)
+            self.epochs.assign_epoch_if_newer(epoch, first_offset)
 
-    def _recover_end_offset(self, known: Checkpoints) -> int:
+    def _recover_end_offset(self, checkpoints: Checkpoints) -> int:
         """Return the log's end offset, after recovery if that is necessary."""
         if not self.segments:
-            return known.log_start_offset
-        if not known.clean:
-            return self._recover_segments(known.recovery_point, known.clean_offset)
+            return checkpoints.log_start_offset
+        if not checkpoints.clean:
+            return self._recover_segments(checkpoints.recovery_point, checkpoints.clean_offset)
         try:
             return self._find_end_after_clean_shutdown()
         except CorruptBatch as error:
             if self.guarded:
                 raise LostRecords(f"{error.message}, although the last stop was clean") from error
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
-            return self._recover_segments(self.segments[-1].base_offset, known.clean_offset)
+            return self._recover_segments(self.segments[-1].base_offset, checkpoints.clean_offset)
 
     def _write_leader_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
@@ -305,20 +305,19 @@ class _LogOpening:
         self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
-    def _check_loss(self, end_offset: int, known: Checkpoints, last_epoch: list[tuple[int, int]], early: bool) -> None:
-        """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
-
-        Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.
-        """
-        reached = max(known.recovery_point, known.high_watermark)
+    def _check_no_records_lost(
+        self, end_offset: int, checkpoints: Checkpoints, last_epoch: list[tuple[int, int]], is_epoch_early: bool
+    ) -> None:
+        """Report a log that ends before an offset that it had reached, or an epoch. Raises `LostRecords`."""
+        reached = max(checkpoints.recovery_point, checkpoints.high_watermark)
         if self.reported:
             return
         if end_offset < reached:
             lost = f"the log in {self.directory} ends at offset {end_offset}, but had reached {reached}"
-            if self.guarded and (known.clean or end_offset < known.recovery_point):
+            if self.guarded and (checkpoints.clean or end_offset < checkpoints.recovery_point):
                 raise LostRecords(lost)
             logger.warning("%s: what followed is lost", lost)
-        elif last_epoch and last_epoch[0][1] >= end_offset + early:
+        elif last_epoch and last_epoch[0][1] >= end_offset + is_epoch_early:  # Kafka writes it before its records
             logger.warning(
                 "the log in %s ends at offset %d, but leader epoch %d began at %d: if it had records, they are lost",
                 self.directory,
@@ -362,7 +361,7 @@ class _LogOpening:
         """
         first = max((i for i, s in enumerate(self.segments) if s.base_offset <= recovery_point), default=0)
         next_offset = self.segments[first].base_offset
-        self.snapshots.remove_after(next_offset)
+        self.snapshots.remove_snapshots_after(next_offset)
         self.epochs.truncate_from_end(next_offset)
         self._load_producer_states(self.segments[0].base_offset, next_offset)
         for segment in self.segments[first:]:
@@ -400,7 +399,7 @@ class _LogOpening:
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.base_offset < next_offset or not segment.indexes.fits_relative_offset(last_offset):
                     raise make_offset_error(segment.file, position, header, next_offset)
-                segment.index_batch(position, last_offset, header.max_timestamp)
+                segment.add_batch_to_indexes(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
                     self._remember_epoch_of_batch(segment, position, header)
                 if header.producer_id >= 0:
@@ -421,7 +420,7 @@ class _LogOpening:
         """Add the leader epoch of a batch. The first epoch that is older than one before is logged."""
         epoch, latest = header.partition_leader_epoch, self.epochs.latest
         if epoch > latest:
-            self.epochs.assign(epoch, header.base_offset)
+            self.epochs.assign_epoch(epoch, header.base_offset)
         elif epoch >= 0 and not self.epochs_fall:
             self.epochs_fall = True
             logger.warning(
@@ -438,8 +437,8 @@ class _LogOpening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._raise_if_damage(segment, end_offset, problem, later)
-        preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
+            self._check_was_torn(segment, end_offset, problem, later)
+        preallocated = self.settings.preallocate and not later and is_zeroed(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
@@ -459,11 +458,11 @@ class _LogOpening:
         segment.file.truncate(problem.position)
         segment.size_bytes = problem.position
         segment.finish_indexes()
-        self.snapshots.remove_after(end_offset)
+        self.snapshots.remove_snapshots_after(end_offset)
         if not preallocated:
             self._sync_truncated_segment(segment)
 
-    def _raise_if_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
+    def _check_was_torn(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:

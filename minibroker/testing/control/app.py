@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from minibroker import __version__
-from minibroker.broker.monitoring.measuring import has_nodes
+from minibroker.broker.monitoring.measuring import can_clients_connect
 from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_pages import make_page_routes
 from minibroker.testing.control.control_routes import make_control_routes
-from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, make_status_and_message
+from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, make_status_name_and_message
 from minibroker.testing.control.models import make_fault_schema
 from minibroker.testing.control.request_routes import ObservedServer, make_request_routes
 from minibroker.web.application import Application
@@ -30,19 +30,19 @@ DESCRIPTION_OF_PROXY = f"The faults and the journal of a proxy in front of a Kaf
 
 
 def make_control_app(
-    broker: Broker, token: str | None = None, closing: asyncio.Event | None = None
+    broker: Broker, token: str | None = None, closing_event: asyncio.Event | None = None
 ) -> ControlApplication:
     """Return the application for a broker in the same event loop. With a token, requests must send it.
 
-    With `closing`, which is set when the server closes, it has the explorer, too.
+    With `closing_event`, which is set when the server closes, it has the explorer, too.
     """
     app = ControlApplication("minibroker control", DESCRIPTION, make_control_routes(broker), token)
-    app.add_routes(make_probe_routes(lambda: has_nodes(broker.running if broker.is_running else None)))
+    app.add_routes(make_probe_routes(lambda: can_clients_connect(broker.running if broker.is_running else None)))
     app.add_routes(make_page_routes(lambda: broker.bootstrap_servers))
-    if closing is not None:
+    if closing_event is not None:
         from minibroker.explorer.explorer_routes import make_explorer_routes
 
-        app.add_routes(make_explorer_routes(broker, closing))
+        app.add_routes(make_explorer_routes(broker, closing_event))
     return app
 
 
@@ -58,7 +58,7 @@ class ControlApplication(Application):
     """The application; its description has the token, which is optional unless the control needs one."""
 
     def __init__(self, title: str, description: str, routes: Iterable[Route], token: str | None) -> None:
-        super().__init__(routes, Guard(token), make_status_and_message)
+        super().__init__(routes, Guard(token), make_status_name_and_message)
         self._info = {"title": title, "version": __version__, "description": description}
         self._needs_token = token is not None
         self.add_routes([Route("GET", "/openapi.json", self.answer_openapi, "describe", is_guarded=False, is_raw=True)])

@@ -90,9 +90,9 @@ class LateApplication:
 
 @contextlib.asynccontextmanager
 async def serve_application(
-    make_application: Callable[[], AnsweringApplication], address: HostPort, closing: asyncio.Event
+    make_application: Callable[[], AnsweringApplication], address: HostPort, closing_event: asyncio.Event
 ) -> AsyncIterator[str]:
-    """Serve the made application; yield the URL. Set `closing` at the end. Raises StartError."""
+    """Serve the made application; yield the URL. Set `closing_event` at the end. Raises StartError."""
     from minibroker.web.asgi import AsgiApplication
     from minibroker.web.server import Server, is_library_missing
 
@@ -107,6 +107,6 @@ async def serve_application(
     try:
         yield f"http://{format_host(address.host)}:{server.port}"
     finally:
-        closing.set()
+        closing_event.set()
         await server.stop()
         server.close()

@@ -30,7 +30,7 @@ MISSING: Final = {404: "There is no such number"}
 WAITED: Final = {408: "The wait timed out; the message reports the progress"}
 
 
-def make_status_and_message(error: Exception) -> tuple[int, str, str] | None:
+def make_status_name_and_message(error: Exception) -> tuple[int, str, str] | None:
     """Return the status, the name and the message of an error that a test made or waited for, None for a bug."""
     text = str(error)
     match error:

@@ -38,17 +38,17 @@ class ObservedServer(InterceptedHost, Protocol):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
 
 
-def make_request_routes(observed: ObservedServer) -> list[Route]:
+def make_request_routes(server: ObservedServer) -> list[Route]:
     """Return the paths for a host in the same event loop, which has these alone."""
     found: list[Route] = []
     for tag, part in {"records": add_journal_routes, "faults": add_fault_routes}.items():
         routes = Routes("/v1", tag=tag, kinds=KINDS)
-        part(observed, routes)
+        part(server, routes)
         found += routes
     return found
 
 
-def add_journal_routes(observed: ObservedServer, routes: Routes) -> None:
+def add_journal_routes(server: ObservedServer, routes: Routes) -> None:
     """Add what the journal has."""
 
     @routes.get("/requests", without=("where",))
@@ -56,41 +56,41 @@ def add_journal_routes(observed: ObservedServer, routes: Routes) -> None:
         api: str | None = None, raw: bool = False, **which: Unpack[ExchangeConditions]
     ) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
-        return [show_request(exchange, raw) for exchange in observed.journal.requests(api, **which)]
+        return [show_request(exchange, raw) for exchange in server.journal.requests(api, **which)]
 
     @routes.get("/journal")
     def get_journal() -> JournalState:
         """Return whether the journal is on, and how many requests it has."""
-        kept = observed.call_on_loop(observed.journal.list_exchanges)
-        return JournalState(observed.journal.is_on, len(kept), observed.journal.dropped)
+        kept = server.call_on_loop(server.journal.list_exchanges)
+        return JournalState(server.journal.is_on, len(kept), server.journal.dropped)
 
     @routes.post("/journal", body="JournalSwitch")
     def switch_journal(on: bool) -> JournalState:
         """Turn the journal on or off."""
         if on:
-            observed.journal.on()
+            server.journal.on()
         else:
-            observed.journal.off()
+            server.journal.off()
         return get_journal()
 
-    routes.add_route("DELETE", "/requests", observed.journal.clear, "clear_requests")
+    routes.add_route("DELETE", "/requests", server.journal.clear, "clear_requests")
 
     @routes.post("/requests/wait", body="RequestWait", is_wanted=True, without=("where",), errors=WAITED)
     async def wait_for_requests(
         api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[ExchangeConditions]
     ) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
-        return list(map(show_request, await observed.await_for_requests(api, count, timeout, **which)))
+        return list(map(show_request, await server.await_for_requests(api, count, timeout, **which)))
 
 
-def add_fault_routes(observed: ObservedServer, routes: Routes) -> None:
+def add_fault_routes(server: ObservedServer, routes: Routes) -> None:
     """Add what faults do."""
 
-    routes.add_route("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])
-    routes.add_route("DELETE", "/faults", observed.faults.clear, "clear_faults")
+    routes.add_route("GET", "/faults", server.faults.all, "list_faults", answer=list[FaultState])
+    routes.add_route("DELETE", "/faults", server.faults.clear, "clear_faults")
 
     def find_fault(number: int) -> Fault:
-        find_fault = next((each for each in observed.faults.all() if each.number == number), None)
+        find_fault = next((each for each in server.faults.all() if each.number == number), None)
         if find_fault is None:
             raise LookupError(f"there is no fault {number}")
         return find_fault
@@ -98,7 +98,7 @@ def add_fault_routes(observed: ObservedServer, routes: Routes) -> None:
     @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
     def add_faults(asked: NewFaults) -> list[Fault]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        return observed.faults.add_all(asked)
+        return server.faults.add_all(asked)
 
     @routes.get("/faults/{number}", answer=FaultState, errors=MISSING)
     def get_fault(number: int) -> Fault:

@@ -198,12 +198,12 @@ def _parse_address(text: str) -> HostPort:
         raise ValueError(f"{TEST_ISSUER} is HOST:PORT or PORT, and cannot be {text!r}") from None
 
 
-def make_key_store_settings(certified: CertificateWithKey) -> dict[str, str]:
+def make_key_store_settings(certificate: CertificateWithKey) -> dict[str, str]:
     """Return the settings of a key store."""
     return {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": certified.key,
-        "ssl.keystore.certificate.chain": certified.certificate,
+        "ssl.keystore.key": certificate.key,
+        "ssl.keystore.certificate.chain": certificate.certificate,
     }
 
 

@@ -87,11 +87,11 @@ class BrokerDirectories:
         self._removals: list[threading.Thread] = []
         self.current = path
 
-    def make_disk(self, syncs: SyncStatistics | None) -> Disk:
-        """Return the disk, which counts its syncs in `syncs`; a temporary directory has none."""
+    def make_disk(self, sync_statistics: SyncStatistics | None) -> Disk:
+        """Return the disk, which counts its syncs in `sync_statistics`; a temporary directory has none."""
         if self._given is None:
             return UnsyncedDisk()
-        return Disk() if syncs is None else MeasuredDisk(syncs)
+        return Disk() if sync_statistics is None else MeasuredDisk(sync_statistics)
 
     def create_directory(self) -> None:
         """Create the temporary directory, which holds the snapshots too."""
@@ -122,18 +122,18 @@ class BrokerDirectories:
         _copy_tree(self.current, copy)
         return Snapshot(copy)
 
-    def check_snapshot(self, snapshot: Snapshot) -> None:
+    def check_snapshot_exists(self, snapshot: Snapshot) -> None:
         """Raise FileNotFoundError for a snapshot that was removed when its broker stopped."""
         if not snapshot.directory.is_dir():
             raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
     def restore_snapshot(self, snapshot: Snapshot) -> None:
-        """Switch to a copy of a snapshot. Call `check_snapshot` before."""
+        """Switch to a copy of a snapshot. Call `check_snapshot_exists` before."""
         self.switch_to_empty()
         assert self.current is not None
         _copy_tree(snapshot.directory, self.current)
 
-    def close(self, *, aside: bool = False) -> None:
+    def close_and_remove_directories(self, *, aside: bool = False) -> None:
         """Remove the temporary directory; with `aside` in a thread, for which the process waits at its end."""
         remove, self._remove, self._temporary = self._remove, None, None
         while self._removals:

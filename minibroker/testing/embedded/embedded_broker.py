@@ -36,9 +36,9 @@ from minibroker.testing.loops import (
     NotRunning,
     Result,
     ServedObject,
-    await_blocking,
     blocking,
     immediate,
+    make_coroutine_of_blocking_verb,
     shorten_tracebacks,
 )
 from minibroker.testing.moving_clock import MovingClock
@@ -143,7 +143,7 @@ class EmbeddedBroker(ServedObject):
         if self._loop is not None and not self._loop.is_elsewhere:
             if self._explorer is not None:
                 self._loop.run_on_loop(self._explorer.stop())
-            self._end_loop(aside=True)
+            self._end_loop(in_thread=True)
         return ports
 
     @blocking
@@ -153,7 +153,7 @@ class EmbeddedBroker(ServedObject):
         await self._serve_cluster()
         self.tell_witnesses("life", "restart")
 
-    arestart = await_blocking(restart)
+    arestart = make_coroutine_of_blocking_verb(restart)
 
     @blocking
     async def secure(self, protocol: str, users: Mapping[str, str] | None = None) -> None:
@@ -176,7 +176,7 @@ class EmbeddedBroker(ServedObject):
         self.ports.apply_listener_settings(Settings(self._setting_texts))
         await self._serve_cluster()
 
-    asecure = await_blocking(secure)
+    asecure = make_coroutine_of_blocking_verb(secure)
 
     @immediate
     def kill(self) -> None:
@@ -188,10 +188,10 @@ class EmbeddedBroker(ServedObject):
         running.stop_as_if_killed()
         self._cancel_timers_of_last_life()
 
-    def set_measurements(self, measured: Measurements) -> None:
-        """Count in `measured`, across all restarts. Call it before the broker starts."""
-        self.measured = measured
-        self.interceptors.insert(0, measured.requests)
+    def set_measurements(self, measurements: Measurements) -> None:
+        """Count in `measurements`, across all restarts. Call it before the broker starts."""
+        self.measured = measurements
+        self.interceptors.insert(0, measurements.requests)
 
     def add_interceptor_first(self, interceptor: Interceptor) -> None:
         """Add an interceptor before all others except the metrics, which count every request."""
@@ -393,7 +393,7 @@ class EmbeddedBroker(ServedObject):
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
-            self._directories.check_snapshot(snapshot)
+            self._directories.check_snapshot_exists(snapshot)
         running.close_directories_as_in_crash()
         try:
             if snapshot is None:
@@ -402,7 +402,7 @@ class EmbeddedBroker(ServedObject):
                 self._directories.restore_snapshot(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
             returning = {node_id: self.ports.listen_for_node(node_id, settings) for node_id in away}
-            running.continue_with_cluster(
+            running.continue_with_new_cluster(
                 settings, self._make_seams(), cluster_id=cluster_id, returning_nodes=returning
             )
             self.moving_clock.reset()
@@ -422,7 +422,7 @@ class EmbeddedBroker(ServedObject):
         if running is not None:
             await running.close()
 
-    def _end_loop(self, *, aside: bool = False) -> None:
+    def _end_loop(self, *, in_thread: bool = False) -> None:
         if self._registry is not None:
             self._registry.close()
         if self._ports is not None:
@@ -434,7 +434,7 @@ class EmbeddedBroker(ServedObject):
         if loop is not None:
             loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None
-        self._directories.close(aside=aside)
+        self._directories.close_and_remove_directories(aside=in_thread)
 
 
 class ServedExplorer:

@@ -72,8 +72,8 @@ class Ports:
         self._held.close()
 
 
-def close_sockets(bound: BoundByNode) -> None:
+def close_sockets(listeners_by_node: BoundByNode) -> None:
     """Close the listening sockets."""
-    for listeners in bound.values():
+    for listeners in listeners_by_node.values():
         for listener in listeners:
             listener.socket.close()

@@ -24,7 +24,7 @@ from minibroker.registry.state.registry_errors import (
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hide_names
-from minibroker.testing.loops import BrokerLoop, NotRunning, await_blocking, blocking, immediate
+from minibroker.testing.loops import BrokerLoop, NotRunning, blocking, immediate, make_coroutine_of_blocking_verb
 from minibroker.testing.seen.log_reading import Record
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class RegistryVerbs:
         with _translate_errors():
             return (await self._running_registry.registry.register_schema(subject, NewSchema(text, kind, named))).id
 
-    aregister = await_blocking(register)
+    aregister = make_coroutine_of_blocking_verb(register)
 
     @blocking
     async def subjects(self) -> list[str]:
@@ -191,7 +191,7 @@ class RegistryVerbs:
         state = await self.read_state()
         return [name for name in state.iterate_subjects_with_prefix("") if state.has_live_version(name)]
 
-    asubjects = await_blocking(subjects)
+    asubjects = make_coroutine_of_blocking_verb(subjects)
 
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
@@ -201,7 +201,7 @@ class RegistryVerbs:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
 
-    aschema = await_blocking(schema)
+    aschema = make_coroutine_of_blocking_verb(schema)
 
     @blocking
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
@@ -209,7 +209,7 @@ class RegistryVerbs:
         with _translate_errors():
             await self._running_registry.registry.set_config(subject, {"compatibility": level})
 
-    aset_compatibility = await_blocking(set_compatibility)
+    aset_compatibility = make_coroutine_of_blocking_verb(set_compatibility)
 
     # --- requests and faults ----------------------------------------------------------------------
 

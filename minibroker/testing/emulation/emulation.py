@@ -104,7 +104,7 @@ class Emulation(Interceptor):
             return self._apply_quirks(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
-            return self._answer_other_versions(versions)
+            return self._make_answer_with_other_versions(versions)
         name = f"{get_api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
 
@@ -116,7 +116,7 @@ class Emulation(Interceptor):
         versions = self._served.get(ApiKey.API_VERSIONS)
         if versions is None:
             raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
-        return self._answer_other_versions(versions)
+        return self._make_answer_with_other_versions(versions)
 
     def _apply_quirks(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
@@ -124,7 +124,7 @@ class Emulation(Interceptor):
         answers = (change.before_request(call.request) for change in changes)
         return next((answer for answer in answers if answer is not None), None)
 
-    def _answer_other_versions(self, versions: range) -> ApiVersionsResponse:
+    def _make_answer_with_other_versions(self, versions: range) -> ApiVersionsResponse:
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
@@ -176,7 +176,10 @@ class Emulation(Interceptor):
         # KIP-511: in version 0, which every client can read.
         self._unsupported.discard(call)
         return encode_answer(
-            self._answer_other_versions(self._served[ApiKey.API_VERSIONS]), 0, make_answer_start(0), call.correlation_id
+            self._make_answer_with_other_versions(self._served[ApiKey.API_VERSIONS]),
+            0,
+            make_answer_start(0),
+            call.correlation_id,
         )
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:

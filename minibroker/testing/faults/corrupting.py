@@ -24,13 +24,13 @@ TOO_SHORT = 5  # bytes after the length field, fewer than any format's header
 FAR = 1_000_000  # offsets
 
 
-def corrupt_first_batch(data: bytes, how: Corruption) -> bytes:
+def corrupt_first_batch(data: bytes, corruption: Corruption) -> bytes:
     """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
     found = list(iterate_batches_in(data))
     if not found:
         return data
     changed = bytearray(data)
-    return bytes(_DAMAGES[how](changed, *found[0]))
+    return bytes(_DAMAGES[corruption](changed, *found[0]))
 
 
 def _corrupt_crc(data: bytearray, position: int, header: BatchHeader) -> bytearray:

@@ -36,7 +36,7 @@ from minibroker.testing.faults.error_answers import (
 )
 from minibroker.testing.faults.fault_matching import RequestForFaults, make_name_finder, matches_login
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
-from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, shorten_tracebacks
+from minibroker.testing.loops import BrokerLoop, blocking, make_coroutine_of_blocking_verb, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were
 
@@ -92,7 +92,7 @@ class Fault:
             has_enough_hits, timeout, lambda: f"{format_count_with_were(hits, 'hit')} expected of {self!r}"
         )
 
-    await_for_hits = await_blocking(wait_for_hits)
+    await_for_hits = make_coroutine_of_blocking_verb(wait_for_hits)
 
     @property
     def held(self) -> int:
@@ -248,20 +248,20 @@ class Faults(Interceptor):
         self.watch.check_conditions_soon()  # which does not see requests that are held here
         return self._apply_faults_to_request(call, struck)
 
-    def _count_hits(self, call: Call, struck: list[Fault]) -> None:
+    def _count_hits(self, call: Call, matching_faults: list[Fault]) -> None:
         exchange = self._journal.get_exchange_of_call(call)
         if exchange is not None:
-            exchange.faults = tuple(str(fault.rule) for fault in struck)
+            exchange.faults = tuple(str(fault.rule) for fault in matching_faults)
 
-    async def _apply_faults_to_request(self, call: Call, struck: list[Fault]) -> Message | None:
+    async def _apply_faults_to_request(self, call: Call, matching_faults: list[Fault]) -> Message | None:
         """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
 
         Raises Unanswerable.
         """
-        delay_ms = sum(fault.rule.delay_ms for fault in struck)
+        delay_ms = sum(fault.rule.delay_ms for fault in matching_faults)
         if delay_ms:
             await sleep(self.broker.moving_clock, delay_ms)
-        for fault in struck:
+        for fault in matching_faults:
             rule = fault.rule
             if rule.close is not None:
                 if rule.close != "before":

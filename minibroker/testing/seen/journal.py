@@ -73,7 +73,7 @@ class ExchangeConditions(TypedDict, total=False):
 
 
 @hide_names(
-    *("list_exchanges", "get_exchange_of_call", "note_refusal", "add_exchanges", "marks", "list_exchanges_after"),
+    *("list_exchanges", "get_exchange_of_call", "add_refusal", "add_exchanges", "marks", "list_exchanges_after"),
     *("oldest", "get_exchange", "add_mark", "set_limits", "when_ended"),
     *vars(Interceptor),
 )
@@ -174,7 +174,7 @@ class Journal(Interceptor):
         for exchange in exchanges:
             self._number += 1
             exchange.number = self._number
-            self._keep_exchange(exchange)
+            self._add_exchange(exchange)
             self._count_bytes(len(exchange.answer_bytes))
 
     def add_mark(self, kind: str, text: str) -> None:
@@ -195,7 +195,7 @@ class Journal(Interceptor):
         if not self.is_on:
             self._broker.add_interceptor_first(self)  # so that it sees what the client sends and gets
             self._broker.witnesses.append(self.add_mark)
-            self._unwatch = _watch_errors(self)
+            self._unwatch = _pass_errors_to_journal(self)
 
     def _turn_off(self) -> None:
         if self.is_on:
@@ -210,12 +210,12 @@ class Journal(Interceptor):
         self.marks.clear()
         self._kept_bytes = self.dropped = 0
 
-    def note_refusal(self, error: KafkaError) -> None:
+    def add_refusal(self, error: KafkaError) -> None:
         """Record an error with a message, unless another broker of this process raised it in its own thread."""
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
 
-    def _keep_exchange(self, exchange: Exchange) -> None:
+    def _add_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         self._count_bytes(len(exchange.request_bytes))
 
@@ -248,7 +248,7 @@ class Journal(Interceptor):
         exchange.started_ms = context.cluster.clock.wall_ms()
         self._open[call] = exchange
         self._refusals.clear()
-        self._keep_exchange(exchange)
+        self._add_exchange(exchange)
 
     def alter_response(self, call: Call, response: Message) -> Message:
         exchange = self._open.get(call)
@@ -329,14 +329,14 @@ def get_mechanism(call: Call) -> str | None:
     return None if authenticator is None else authenticator.mechanism
 
 
-def _watch_errors(journal: Journal) -> Callable[[], object]:
+def _pass_errors_to_journal(journal: Journal) -> Callable[[], object]:
     """Pass errors to `journal` until the returned function is called, or the journal is garbage."""
     held = weakref.ref(journal)
 
     def record_error(error: KafkaError) -> None:
         watching = held()
         if watching is not None:
-            watching.note_refusal(error)
+            watching.add_refusal(error)
 
     errors.witnesses.append(record_error)
     return weakref.finalize(journal, errors.witnesses.remove, record_error)

@@ -48,9 +48,9 @@ def format_there_are(count: int) -> str:
     return "there is 1" if count == 1 else f"there are {count}"
 
 
-def describe_missing(noun: str, existing: Iterable[str]) -> str:
+def describe_missing(noun: str, existing_names: Iterable[str]) -> str:
     """Say that there is nothing of this name, and which others there are, as the name may be misspelt."""
-    names = sorted(existing)
+    names = sorted(existing_names)
     more = ", ..." if len(names) > SHOWN_NAMES else ""
     others = f"only {', '.join(names[:SHOWN_NAMES])}{more}" if names else "and no other"
     return f"there is no such {noun}, {others}"

@@ -164,10 +164,10 @@ def _parse_new_record(value_or_mapping: Any) -> NewRecord:
     )
 
 
-def _check_known_words(where: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
+def _check_known_words(place: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
     for word in mapping:
         if word not in words:
-            raise FillError(f"{where} has no {word!r}; it has {', '.join(sorted(words))}")
+            raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(words))}")
 
 
 def _encode_value(value: Any) -> bytes | None:

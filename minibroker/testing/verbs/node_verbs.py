@@ -14,7 +14,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.embedded.pausing import PausedNodes, StaleNodes
-from minibroker.testing.loops import await_blocking, blocking, immediate
+from minibroker.testing.loops import blocking, immediate, make_coroutine_of_blocking_verb
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -56,10 +56,10 @@ class NodeVerbs(EmbeddedBroker):
         """Bring back a node that is stopped or killed, at its port. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         if node in self.running.cluster.nodes or node not in self.ports.listeners:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node} is not one that was stopped or killed")
-        await self.running.return_node(node, self.ports.listen_for_node(node, self._make_settings()))
+        await self.running.bring_node_back(node, self.ports.listen_for_node(node, self._make_settings()))
         self.tell_witnesses("node", f"start node {node}")
 
-    astart_node = await_blocking(start_node)
+    astart_node = make_coroutine_of_blocking_verb(start_node)
 
     @immediate
     def pause_node(self, node: int) -> None:

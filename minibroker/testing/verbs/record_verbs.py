@@ -13,9 +13,9 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.quantities import Duration
-from minibroker.suggestions import suggest_names
+from minibroker.suggestions import format_suggestion_of_similar_name
 from minibroker.testing.embedded.given_settings import format_setting
-from minibroker.testing.loops import await_blocking, blocking, immediate
+from minibroker.testing.loops import blocking, immediate, make_coroutine_of_blocking_verb
 from minibroker.testing.seen.log_reading import (
     Record,
     describe_records,
@@ -71,7 +71,7 @@ class RecordVerbs(WaitVerbs):
         _check_config_names(configs)
         await create_topic_in_cluster(self.running.cluster, name, partitions, configs)
 
-    acreate_topic = await_blocking(create_topic)
+    acreate_topic = make_coroutine_of_blocking_verb(create_topic)
 
     @blocking
     async def fill(self, source: Mapping[str, Any] | str | Path) -> None:
@@ -99,7 +99,7 @@ class RecordVerbs(WaitVerbs):
                         self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS]
                     )
 
-    afill = await_blocking(fill)
+    afill = make_coroutine_of_blocking_verb(fill)
 
     @blocking
     async def produce(
@@ -123,7 +123,7 @@ class RecordVerbs(WaitVerbs):
         records = [StoredRecord(-1, at_ms, encode_text(key), encode_text(value), pairs) for value in values]
         return await _append_records(self.running.cluster, topic, partition, records)
 
-    aproduce = await_blocking(produce)
+    aproduce = make_coroutine_of_blocking_verb(produce)
 
     @immediate
     def records(self, topic: str, partition: int | None = None, *, decoded: bool = False) -> list[Any]:
@@ -180,7 +180,7 @@ class RecordVerbs(WaitVerbs):
         there_now = (await self.watch.wait_until(find_records, timeout, describe_timeout))[:count]
         return self.registry.decode_records(there_now) if decoded else there_now
 
-    aexpect = await_blocking(expect)
+    aexpect = make_coroutine_of_blocking_verb(expect)
 
     @blocking
     async def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
@@ -200,7 +200,7 @@ class RecordVerbs(WaitVerbs):
             f"no record was expected in {topic}, and {format_there_are(len(new))}{describe_records(new)}"
         )
 
-    aassert_nothing_produced = await_blocking(assert_nothing_produced)
+    aassert_nothing_produced = make_coroutine_of_blocking_verb(assert_nothing_produced)
 
 
 # --- requests of the test kit's own ---------------------------------------------------------------
@@ -212,7 +212,7 @@ def _check_config_names(configs: Mapping[str, str]) -> None:
 
     for name in configs.keys() - TOPIC_SETTINGS.keys():
         known = ("partitions", *(each.replace(".", "_") for each in TOPIC_SETTINGS))
-        meant = suggest_names(name.replace(".", "_"), known)
+        meant = format_suggestion_of_similar_name(name.replace(".", "_"), known)
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{meant}")
 
 

@@ -93,7 +93,7 @@ class AclVerbs(VerbsOnBroker):
         range of addresses.
         Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
         """
-        where = _choose_resource(topic, group, transactional_id, delegation_token, user_principal)
+        where = _choose_resource_type_and_name(topic, group, transactional_id, delegation_token, user_principal)
         self._add_acl(Permission.ALLOW, user, operation, where, host)
 
     @immediate
@@ -110,7 +110,7 @@ class AclVerbs(VerbsOnBroker):
         host: str = "*",
     ) -> None:
         """Deny what `allow` allows, with the same arguments. A denial takes precedence. Raises as `allow`."""
-        where = _choose_resource(topic, group, transactional_id, delegation_token, user_principal)
+        where = _choose_resource_type_and_name(topic, group, transactional_id, delegation_token, user_principal)
         self._add_acl(Permission.DENY, user, operation, where, host)
 
     @immediate
@@ -136,7 +136,7 @@ class AclVerbs(VerbsOnBroker):
             self._cluster.commit_metadata_records([acl.make_acl_record(self._cluster.make_uuid())])
 
 
-def _choose_resource(
+def _choose_resource_type_and_name(
     topic: str | None, group: str | None, transactional_id: str | None, token: str | None, user: str | None
 ) -> tuple[int, str]:
     """Return the type and name of a resource. Raises ValueError for more than one."""

@@ -16,7 +16,7 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import format_setting
-from minibroker.testing.loops import BrokerLoop, await_blocking, blocking, immediate
+from minibroker.testing.loops import BrokerLoop, blocking, immediate, make_coroutine_of_blocking_verb
 from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were, format_there_are
 from minibroker.testing.verbs.dead_letter_records import DeadLetter, enable_dead_letters, list_dead_letters
@@ -109,7 +109,7 @@ class ShareGroupVerbs:
         (answer,) = (await execute_request(self._cluster, get_any_node(self._cluster), request)).responses
         raise_if_error(answer.error_code, answer.error_message or self.group)
 
-    aconfigure = await_blocking(configure)
+    aconfigure = make_coroutine_of_blocking_verb(configure)
 
     @blocking
     async def collect_dead_letters(self, topic: str | None = None, *, copies: bool = True) -> str:
@@ -122,7 +122,7 @@ class ShareGroupVerbs:
         await self.aconfigure(**configs)
         return configs[DEAD_LETTER_TOPIC]
 
-    acollect_dead_letters = await_blocking(collect_dead_letters)
+    acollect_dead_letters = make_coroutine_of_blocking_verb(collect_dead_letters)
 
     @immediate
     def expire_locks(self) -> int:
@@ -178,7 +178,7 @@ class ShareGroupVerbs:
 
         return await self._broker.watch.wait_until(find_assignment, timeout, describe_timeout)
 
-    await_until_assigned = await_blocking(wait_until_assigned)
+    await_until_assigned = make_coroutine_of_blocking_verb(wait_until_assigned)
 
     @blocking
     async def wait_until_settled(
@@ -209,7 +209,7 @@ class ShareGroupVerbs:
             )
         )[0]
 
-    await_until_settled = await_blocking(wait_until_settled)
+    await_until_settled = make_coroutine_of_blocking_verb(wait_until_settled)
 
     @blocking
     async def expect_redelivered(
@@ -238,7 +238,7 @@ class ShareGroupVerbs:
 
         return await self._broker.watch.wait_until(find_redelivered, timeout, describe_timeout) if count else []
 
-    aexpect_redelivered = await_blocking(expect_redelivered)
+    aexpect_redelivered = make_coroutine_of_blocking_verb(expect_redelivered)
 
     @blocking
     async def expect_dead_letters(self, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> list[DeadLetter]:
@@ -259,7 +259,7 @@ class ShareGroupVerbs:
             else self.dead_letters()
         )
 
-    aexpect_dead_letters = await_blocking(expect_dead_letters)
+    aexpect_dead_letters = make_coroutine_of_blocking_verb(expect_dead_letters)
 
     def _iterate_records(self, deliveries: list[Delivery]) -> Iterator[DeliveredRecord]:
         """Yield the records of deliveries, as far as the log has them."""

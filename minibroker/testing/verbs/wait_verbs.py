@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from minibroker.quantities import Duration
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.faults.engine import Faults
-from minibroker.testing.loops import await_blocking, blocking, shorten_tracebacks
+from minibroker.testing.loops import blocking, make_coroutine_of_blocking_verb, shorten_tracebacks
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.explained_requests import Exchanges
 from minibroker.testing.seen.journal import JOURNAL_IS_OFF, ExchangeConditions, Journal
@@ -86,7 +86,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return [each for each in await self.watch.wait_until(find_member_ids, timeout, describe_timeout) if each]
 
-    await_for_group = await_blocking(wait_for_group)
+    await_for_group = make_coroutine_of_blocking_verb(wait_for_group)
 
     @blocking
     async def wait_for_commit(
@@ -120,7 +120,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return (await self.watch.wait_until(find_commit, timeout, describe_timeout))[0]
 
-    await_for_commit = await_blocking(wait_for_commit)
+    await_for_commit = make_coroutine_of_blocking_verb(wait_for_commit)
 
     @blocking
     async def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
@@ -144,7 +144,7 @@ class WaitVerbs(EmbeddedBroker):
             lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, describe_timeout
         )
 
-    await_until_caught_up = await_blocking(wait_until_caught_up)
+    await_until_caught_up = make_coroutine_of_blocking_verb(wait_until_caught_up)
 
     @blocking
     async def wait_for_high_watermark(
@@ -178,7 +178,7 @@ class WaitVerbs(EmbeddedBroker):
 
         return (await self.watch.wait_until(find_watermark_if_reached, timeout, describe_timeout))[0]
 
-    await_for_high_watermark = await_blocking(wait_for_high_watermark)
+    await_for_high_watermark = make_coroutine_of_blocking_verb(wait_for_high_watermark)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class WaitVerbs(EmbeddedBroker):
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
         return Exchanges(await wait_for_requests(self.journal, self.watch, api, count, timeout, which))
 
-    await_for_requests = await_blocking(wait_for_requests)
+    await_for_requests = make_coroutine_of_blocking_verb(wait_for_requests)
 
 
 async def wait_for_requests(

@@ -30,12 +30,12 @@ def two(tmp_path: Path) -> Iterator[Harness]:
 
 def place(harness: Harness) -> str:
     """The name of the directory in which the log of t-0 lies."""
-    return Path(harness.logs.find_directory_of(harness.partition("t").log).path).name
+    return Path(harness.logs.find_directory_of_log(harness.partition("t").log).path).name
 
 
 def other(harness: Harness) -> LogDirectory:
     """The directory in which it does not lie."""
-    lies = harness.logs.find_directory_of(harness.partition("t").log)
+    lies = harness.logs.find_directory_of_log(harness.partition("t").log)
     return next(directory for directory in harness.logs.directories if directory is not lies)
 
 
@@ -69,13 +69,13 @@ def test_a_log_moves_with_all_its_files(two: Harness) -> None:
     for number in range(8):
         two.produce("t", LARGE, str(number))
     before, log = contents(two.partition("t")), two.partition("t").log
-    epoch, target = log.end_offset_for_epoch(0), begin(two)
+    epoch, target = log.find_end_offset_of_epoch(0), begin(two)
     work(two)
     moved = two.partition("t").log
-    assert moved is not log and two.logs.find_directory_of(moved) is target
+    assert moved is not log and two.logs.find_directory_of_log(moved) is target
     assert contents(two.partition("t")) == before
     assert (moved.log_start_offset, moved.log_end_offset, moved.high_watermark) == (0, 16, 16)
-    assert moved.end_offset_for_epoch(0) == epoch
+    assert moved.find_end_offset_of_epoch(0) == epoch
     assert len(moved.segments) >= 8
     assert moved.topic_id == two.partition("t").topic.topic_id
     assert two.produce("t", "after") == 16
@@ -187,7 +187,7 @@ def _replace(harness: Harness, first: object, second: object) -> None:
 
 def test_a_move_back_cancels_the_move_in_progress(two: Harness) -> None:
     two.produce("t", LARGE)
-    source = two.logs.find_directory_of(two.partition("t").log)
+    source = two.logs.find_directory_of_log(two.partition("t").log)
     target = begin(two)
     assert [move.partition for move in two.cluster.moves.list_moves_to(target)] == [two.partition("t")]
     two.cluster.moves.start_move(two.partition("t"), source)
@@ -220,11 +220,11 @@ def test_log_moves_run_one_after_the_other(two: Harness) -> None:
     partitions = [two.partition(name) for name in ("t", "u", "v")]
     targets = []
     for partition in partitions:
-        lies = two.logs.find_directory_of(partition.log)
+        lies = two.logs.find_directory_of_log(partition.log)
         targets.append(next(directory for directory in two.logs.directories if directory is not lies))
         two.cluster.moves.start_move(partition, targets[-1])
     work(two)
-    assert [two.logs.find_directory_of(partition.log) for partition in partitions] == targets
+    assert [two.logs.find_directory_of_log(partition.log) for partition in partitions] == targets
 
 
 def test_a_move_interrupted_by_a_crash_restarts_with_the_broker(two: Harness) -> None:

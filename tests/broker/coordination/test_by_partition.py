@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.runtime import PARTS, ByPartition
+from minibroker.broker.coordination.runtime import PARTS, ValuesByPartition
 
 
 @pytest.fixture
-def values() -> ByPartition[int]:
-    return ByPartition(lambda key: len(key) % 3)
+def values() -> ValuesByPartition[int]:
+    return ValuesByPartition(lambda key: len(key) % 3)
 
 
-def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> None:
+def test_values_by_partition_behave_as_a_mapping(values: ValuesByPartition[int]) -> None:
     expected: dict[str, int] = {}
     for number in range(1000):
         values[str(number)] = expected[str(number)] = number
@@ -27,7 +27,7 @@ def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> No
         del values["8"]
 
 
-def test_taking_the_values_of_a_partition_removes_them(values: ByPartition[int]) -> None:
+def test_taking_the_values_of_a_partition_removes_them(values: ValuesByPartition[int]) -> None:
     for key in ("a", "b", "cc", "ddd"):
         values[key] = len(key)
     assert values.list_values_of_partition(1) == [1, 1]
@@ -35,7 +35,7 @@ def test_taking_the_values_of_a_partition_removes_them(values: ByPartition[int])
     assert sorted(values) == ["cc", "ddd"]
 
 
-def test_values_are_spread_over_small_dictionaries(values: ByPartition[int]) -> None:
+def test_values_are_spread_over_small_dictionaries(values: ValuesByPartition[int]) -> None:
     for number in range(100 * PARTS):
         values[f"group-{number}"] = number
     parts: list[dict[str, Any]] = values._parts

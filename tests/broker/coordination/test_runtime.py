@@ -193,7 +193,7 @@ def test_offsets_of_an_open_transaction_become_pending_again(harness: Broken) ->
     harness.mend()
     harness.load()
     offsets = harness.cluster.groups.groups["g"].offsets
-    assert offsets.is_unstable("t", 0) and not offsets.is_unstable("t", 1)
+    assert offsets.is_offset_unstable("t", 0) and not offsets.is_offset_unstable("t", 1)
     assert producer.finish() == OK
     assert harness.offsets() == {"g": {("t", 0): 5}}
 

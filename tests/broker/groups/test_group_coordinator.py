@@ -216,16 +216,16 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     harness.cluster.groups.load_all_shards()
     assert "the disk does not answer" in caplog.text
     with pytest.raises(KafkaError) as raised:
-        harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[1], "g")
+        harness.cluster.groups.check_is_coordinator_and_group_id(harness.cluster.nodes[1], "g")
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_only_the_coordinator_of_a_group_accepts_its_requests(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         node = harness.coordinator("g")
-        harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[node], "g")
+        harness.cluster.groups.check_is_coordinator_and_group_id(harness.cluster.nodes[node], "g")
         with pytest.raises(KafkaError) as raised:
-            harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[3 - node], "g")
+            harness.cluster.groups.check_is_coordinator_and_group_id(harness.cluster.nodes[3 - node], "g")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
@@ -233,7 +233,7 @@ def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
     groups, node = groups_of(harness), harness.cluster.nodes[1]
     groups.check_is_coordinator(node, "")
     with pytest.raises(KafkaError) as raised:
-        groups.check_coordinator_and_id(node, "")
+        groups.check_is_coordinator_and_group_id(node, "")
     assert raised.value.code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -270,4 +270,4 @@ def test_a_group_is_unknown_after_the_offsets_topic_is_deleted(harness: Harness)
         groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
-    groups.check_coordinator_and_id(harness.cluster.nodes[1], "g")
+    groups.check_is_coordinator_and_group_id(harness.cluster.nodes[1], "g")

@@ -57,7 +57,7 @@ def test_a_topic_has_offsets_of_its_own_id_and_those_without_an_id(offsets: Comm
 def test_an_open_transaction_makes_its_partitions_unstable(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 0, committed())
     offsets.pending[9] = {("t", 0): committed(6), ("t", 1): committed(7)}
-    assert [offsets.is_unstable("t", partition) for partition in range(3)] == [True, True, False]
+    assert [offsets.is_offset_unstable("t", partition) for partition in range(3)] == [True, True, False]
     assert offsets.list_partitions() == [("t", 0), ("t", 1)]
     assert offsets.find_offset("t", 0) == committed(5) and offsets.find_offset("t", 1) is None
     for partition in range(2):

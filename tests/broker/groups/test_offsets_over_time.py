@@ -142,7 +142,7 @@ class World:
             assert found == {place: kept.offset for place, kept in self.account.items() if place[0] == group}
             known = self.harness.cluster.groups.groups.get(group)
             offsets = CommittedOffsets() if known is None else known.offsets
-            unstable = [place for place in places_of(group) if offsets.is_unstable(*place[1:])]
+            unstable = [place for place in places_of(group) if offsets.is_offset_unstable(*place[1:])]
             assert unstable == sorted(place for place in self.pending if place[0] == group)
 
 

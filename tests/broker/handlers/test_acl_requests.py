@@ -13,7 +13,7 @@ from minibroker.broker.handlers import acl_requests as handlers
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from minibroker.protocol.steps import WAITING, map_in_steps, run_all_steps
+from minibroker.protocol.steps import WAITING, apply_to_items_in_steps, run_all_steps
 from tests.broker.harness import AUTHORIZED, Harness, served_versions
 
 ANY = {
@@ -176,7 +176,9 @@ def test_acl_changes_are_applied_one_after_the_other(authorized: Harness) -> Non
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
-    steps: Any = handlers._run_acl_changes_one_by_one(context, map_in_steps(str, [1]), handlers.CreatedAcl, 1)  # type: ignore[arg-type]
+    steps: Any = handlers._run_acl_change_after_earlier_ones(
+        context, apply_to_items_in_steps(str, [1]), handlers.CreatedAcl, 1
+    )  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing

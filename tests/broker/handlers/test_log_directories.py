@@ -160,7 +160,7 @@ def alter(
 
 
 def lies_in(harness: Harness, name: str, index: int = 0) -> str:
-    return os.path.basename(harness.logs.find_directory_of(harness.partition(name, index).log).path)
+    return os.path.basename(harness.logs.find_directory_of_log(harness.partition(name, index).log).path)
 
 
 @pytest.mark.parametrize("version", ALTER_VERSIONS)

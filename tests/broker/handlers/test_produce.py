@@ -139,7 +139,11 @@ def test_a_transactional_batch_without_a_producer_id_is_in_no_transaction(harnes
     answers = produce(harness, sent, transactional_id="mine")
     assert [answer.error_code for answer in answers.values()] == [0] * partitions
     log = harness.partition("t").log
-    assert (log.last_stable_offset, list(log.producers.iterate_entries()), log.producers.open_transactions) == (
+    assert (
+        log.last_stable_offset,
+        list(log.producers.iterate_entries()),
+        log.producers.open_transactions,
+    ) == (
         1,
         [],
         {},

@@ -36,7 +36,7 @@ def cordon(harness: Harness, *names: str, node: int = 1) -> None:
 
 def directories_of(harness: Harness, topic: str) -> set[str]:
     logs = (partition.log for partition in harness.cluster.image.topics[topic].partitions)
-    return {os.path.basename(harness.logs.find_directory_of(log).path) for log in logs}
+    return {os.path.basename(harness.logs.find_directory_of_log(log).path) for log in logs}
 
 
 def told(harness: Harness, node: int = 1) -> list[str]:
@@ -76,7 +76,7 @@ def test_each_node_has_its_own_cordoned_directories(spread: Harness) -> None:
     assert (told(spread), told(spread, node=2)) == (["one"], [])
     spread.create_topic("t", partitions=8)
     for partition in spread.cluster.image.topics["t"].partitions:
-        lies_in = os.path.basename(spread.logs.find_directory_of(partition.log).path)
+        lies_in = os.path.basename(spread.logs.find_directory_of_log(partition.log).path)
         assert partition.replicas == [2] or lies_in == "two"
 
 
@@ -85,7 +85,7 @@ def test_the_first_replica_chooses_the_directory_if_the_replicas_cordon_all(spre
     cordon(spread, "two", node=2)
     spread.create_topic("t", partitions=4, replicas=2)
     for partition in spread.cluster.image.topics["t"].partitions:
-        lies_in = os.path.basename(spread.logs.find_directory_of(partition.log).path)
+        lies_in = os.path.basename(spread.logs.find_directory_of_log(partition.log).path)
         assert lies_in == {1: "two", 2: "one"}[partition.replicas[0]]
 
 

@@ -94,7 +94,7 @@ def test_an_epoch_ends_where_a_later_leader_started(harness: Harness) -> None:
     ends = {}
     for leader_epoch in (0, 2, 5):
         partition.leader_epoch = leader_epoch
-        ends[leader_epoch] = [partition.end_offset_for_epoch(epoch) for epoch in range(7)]
+        ends[leader_epoch] = [partition.find_end_offset_of_epoch(epoch) for epoch in range(7)]
         if leader_epoch != 2:
             harness.produce("t", "a", "b")
     unknown = (-1, -1)

@@ -68,7 +68,7 @@ def test_a_request_that_is_never_answered_is_counted_as_lost(harness: Harness, s
     topics = [FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])]
     client = harness.client()
     client.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics), 13)
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     counted = statistics.by_api[ApiKey.FETCH]
     assert (counted.lost, sum(counted.durations)) == (1, 0)
 

@@ -140,7 +140,7 @@ def test_a_client_that_disconnects_before_its_delayed_failure_gets_no_response(
 ) -> None:
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     harness.clock.advance(DELAY_MS)
     assert list(client.responses()) == []
 

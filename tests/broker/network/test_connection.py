@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minibroker.broker.network import pipelines
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
 from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
-from minibroker.broker.network.pipelines import Pipelines
+from minibroker.broker.network.pipelines import ConnectionQueue
 from tests.broker.delaying import Delaying
 from tests.cases import for_each
 
@@ -75,7 +75,7 @@ class DueAnswer:
 class Conversation:
     """A connection whose requests are a kind (a letter) and a number, and whose answers are the number."""
 
-    def __init__(self, limit_bytes: int = 1 << 20, pipelines: Pipelines | None = None) -> None:
+    def __init__(self, limit_bytes: int = 1 << 20, pipelines: ConnectionQueue | None = None) -> None:
         self.outlet = FakeOutlet()
         self.ran: list[bytes] = []  # the kinds of the requests
         self.delayed: list[tuple[bytes, Delaying]] = []
@@ -200,7 +200,7 @@ def test_reading_continues_up_to_a_limit_during_a_delayed_request() -> None:
 def test_a_client_that_disconnects_cancels_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     assert talk.delayed[0][1].is_closed
     talk.complete()
     assert talk.outlet.sent == []
@@ -247,7 +247,7 @@ def test_connections_with_many_requests_share_one_time_slice(monkeypatch: pytest
 
     monkeypatch.setattr(pipelines.time, "monotonic", lambda: now_s)
     loop = FakeOutlet()  # whose turns all share
-    shared = Pipelines(loop.call_soon)
+    shared = ConnectionQueue(loop.call_soon)
     talks = [Conversation(pipelines=shared) for _ in range(20)]
     for talk in talks:
         talk.connection._execute = slow
@@ -311,7 +311,7 @@ def test_a_lost_connection_releases_its_memory() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1, padding=500_000)[:10_000])
     assert talk.budget.held_bytes > 0
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     assert talk.budget.held_bytes == 0
 
 
@@ -363,7 +363,7 @@ def test_a_disconnect_releases_the_bytes_after_a_delayed_request() -> None:
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.feed(frame("a", 3))
     assert talk.budget.held_bytes == 2 * len(frame("a", 2))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     assert talk.budget.held_bytes == 0
 
 
@@ -414,7 +414,7 @@ def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes
 def test_a_disconnected_client_is_sent_nothing_at_the_end_of_the_turn() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     talk.end_turn()
     assert talk.outlet.sent == []
 

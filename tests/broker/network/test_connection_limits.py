@@ -74,7 +74,7 @@ def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
     door.limits.release_connection(first)
     assert [each.muted for each in (third, fifth)] == [False, True]
     set_config(door.harness, "max.connections", "3")
-    door.limits.admit_waiting()
+    door.limits.admit_waiting_connections()
     assert not fifth.muted
 
 

@@ -39,8 +39,8 @@ def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
 
 def fill(frame: PartialFrame, held_bytes: int) -> None:
     """Fill the frame until it holds so many bytes."""
-    while frame.grow() and len(frame.bytes) < held_bytes:
-        frame.count_filled_bytes(len(frame.get_room()))
+    while frame.grow_buffer() and len(frame.bytes) < held_bytes:
+        frame.count_filled_bytes(len(frame.get_buffer_for_next_bytes()))
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
@@ -57,9 +57,9 @@ def test_frame_sizes_at_the_bounds_are_accepted(size: int) -> None:
 def test_an_announced_size_allocates_no_memory_before_its_bytes_arrive() -> None:
     budget = FrameBudget()
     frame = PartialFrame(start_of_frame(LIMIT_BYTES), LIMIT_BYTES, budget, nobody)
-    assert frame.grow()
+    assert frame.grow_buffer()
     assert budget.held_bytes == OWN_BYTES
-    assert frame.grow() and budget.held_bytes == OWN_BYTES, "there is room still"
+    assert frame.grow_buffer() and budget.held_bytes == OWN_BYTES, "there is room still"
 
 
 @pytest.mark.parametrize("total_bytes", [100_000, 3 << 20])
@@ -68,9 +68,9 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
     budget.get_buffer(1, SPARE_BYTES)  # somebody has the shared one
     frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget, nobody)
     came_bytes = 4
-    while frame.grow() and not frame.complete:
+    while frame.grow_buffer() and not frame.complete:
         assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
-        count = min(1000, len(frame.get_room()))
+        count = min(1000, len(frame.get_buffer_for_next_bytes()))
         frame.count_filled_bytes(count)
         came_bytes += count
     assert budget.held_bytes == 4 + total_bytes
@@ -79,7 +79,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
 def test_received_bytes_count_even_without_room_for_more() -> None:
     budget = FrameBudget(limit_bytes=0)
     first, second = large_frame(budget), large_frame(budget, 100_000)
-    assert first.grow() and not second.grow()
+    assert first.grow_buffer() and not second.grow_buffer()
     assert budget.held_bytes == OWN_BYTES + 4 + 100_000
     assert budget.full
 
@@ -88,11 +88,11 @@ def test_a_frame_completes_byte_by_byte() -> None:
     content = pack(">i", 9) + b"123456789"
     frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget(), nobody)
     for byte in content[1:]:
-        assert frame.grow()
+        assert frame.grow_buffer()
         assert not frame.complete
-        frame.get_room()[0] = byte
+        frame.get_buffer_for_next_bytes()[0] = byte
         frame.count_filled_bytes(1)
-    assert frame.grow()
+    assert frame.grow_buffer()
     assert frame.complete
     assert bytes(frame.bytes) == content
 
@@ -102,8 +102,8 @@ def test_a_growing_frame_keeps_its_content() -> None:
     content = pack(">i", size) + bytes(range(256)) * (size // 256)
     frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
     position = 10
-    while frame.grow() and not frame.complete:
-        room = frame.get_room()
+    while frame.grow_buffer() and not frame.complete:
+        room = frame.get_buffer_for_next_bytes()
         count = min(len(room), 100_000)
         room[:count] = content[position : position + count]
         frame.count_filled_bytes(count)
@@ -123,9 +123,9 @@ def test_a_large_frame_grows_without_being_copied() -> None:
 
 def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
     frame = large_frame(FrameBudget())
-    while frame.grow() and not frame.complete:
-        assert 0 < len(frame.get_room()) <= READ_BYTES
-        frame.count_filled_bytes(len(frame.get_room()))
+    while frame.grow_buffer() and not frame.complete:
+        assert 0 < len(frame.get_buffer_for_next_bytes()) <= READ_BYTES
+        frame.count_filled_bytes(len(frame.get_buffer_for_next_bytes()))
 
 
 def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
@@ -133,16 +133,16 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     oldest, other = large_frame(budget), large_frame(budget)
     woken: list[str] = []
     fill(oldest, MEBIBYTE)
-    assert other.grow(), "its first bytes are its own"
-    other.count_filled_bytes(len(other.get_room()))
-    assert not other.grow()
+    assert other.grow_buffer(), "its first bytes are its own"
+    other.count_filled_bytes(len(other.get_buffer_for_next_bytes()))
+    assert not other.grow_buffer()
     other.call_when_memory_is_free(lambda: woken.append("other"))
     assert other.waits_for_memory and not oldest.waits_for_memory
-    oldest.count_filled_bytes(len(oldest.get_room()))
-    assert oldest.grow(), "one frame always gets on, or nobody would"
+    oldest.count_filled_bytes(len(oldest.get_buffer_for_next_bytes()))
+    assert oldest.grow_buffer(), "one frame always gets on, or nobody would"
     oldest.close()
     assert woken == ["other"]
-    assert other.grow() and not other.waits_for_memory
+    assert other.grow_buffer() and not other.waits_for_memory
     other.close()
     assert budget.held_bytes == 0 and not budget.full
 
@@ -150,11 +150,11 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
 def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
-    while done.grow() and not done.complete:
-        done.count_filled_bytes(len(done.get_room()))
+    while done.grow_buffer() and not done.complete:
+        done.count_filled_bytes(len(done.get_buffer_for_next_bytes()))
     assert done.complete
-    assert other.grow()
-    assert not last.grow()
+    assert other.grow_buffer()
+    assert not last.grow_buffer()
 
 
 def test_only_as_many_waiting_frames_are_woken_as_fit_into_memory() -> None:
@@ -164,7 +164,7 @@ def test_only_as_many_waiting_frames_are_woken_as_fit_into_memory() -> None:
     waiting = [large_frame(budget, 200_000) for _ in range(4)]
     woken: list[int] = []
     for number, frame in enumerate(waiting):
-        assert not frame.grow()
+        assert not frame.grow_buffer()
         frame.call_when_memory_is_free(lambda number=number: woken.append(number))  # type: ignore[misc]
     waiting.pop().close()
     assert woken == []
@@ -176,7 +176,7 @@ def test_only_as_many_waiting_frames_are_woken_as_fit_into_memory() -> None:
 def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     budget = FrameBudget(MEBIBYTE)
     oldest, holder = large_frame(budget), large_frame(budget)
-    oldest.grow()
+    oldest.grow_buffer()
     fill(holder, MEBIBYTE)
     budget.large.limit_bytes = 530_000  # once the holder is gone, room for one of those that wait
     far, near = (
@@ -185,7 +185,7 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     )
     woken: list[str] = []
     for name, frame in ("far", far), ("near", near):
-        assert not frame.grow()
+        assert not frame.grow_buffer()
         frame.call_when_memory_is_free(lambda name=name: woken.append(name))  # type: ignore[misc]
     holder.close()
     assert woken == ["near"]
@@ -196,11 +196,11 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
 def test_large_frames_leave_small_ones_their_share() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
-    assert [frame.grow() for frame in hogs] == [True, False, False, False, False]
+    assert [frame.grow_buffer() for frame in hogs] == [True, False, False, False, False]
     small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget, nobody)
     while not small.complete:
-        assert small.grow()
-        small.count_filled_bytes(len(small.get_room()))
+        assert small.grow_buffer()
+        small.count_filled_bytes(len(small.get_buffer_for_next_bytes()))
 
 
 def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
@@ -208,17 +208,17 @@ def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
     budget.small.limit_bytes = 0
     start = start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000))
     first, second = PartialFrame(start, LIMIT_BYTES, budget, nobody), PartialFrame(start, LIMIT_BYTES, budget, nobody)
-    assert first.grow()
-    assert not second.grow()
+    assert first.grow_buffer()
+    assert not second.grow_buffer()
     tiny = PartialFrame(start_of_frame(200), LIMIT_BYTES, budget, nobody)
-    assert tiny.grow() and len(tiny.get_room()) == 200
+    assert tiny.grow_buffer() and len(tiny.get_buffer_for_next_bytes()) == 200
 
 
 def test_a_closed_frame_that_waited_for_memory_is_not_woken() -> None:
     budget = FrameBudget(0)
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []
-    assert oldest.grow() and not gone.grow()
+    assert oldest.grow_buffer() and not gone.grow_buffer()
     gone.call_when_memory_is_free(lambda: woken.append("gone"))
     gone.close()
     oldest.close()
@@ -244,7 +244,7 @@ class Crowd:
 
         start = start_of_frame(total_bytes, bytes(came_bytes))
         frame = PartialFrame(start, LIMIT_BYTES, self.budget, give_up)
-        if not frame.grow():
+        if not frame.grow_buffer():
             frame.call_when_memory_is_free(lambda: self.woken.append(name))
         return frame
 
@@ -295,9 +295,9 @@ def test_large_frames_share_one_buffer_one_after_the_other() -> None:
     first, second = budget.get_buffer(1000, 100_000), budget.get_buffer(2000, 100_000)
     assert first.obj is not second.obj
     assert (len(first), len(second)) == (100_000, 2000), "the shared one is there anyway, so all of it is lent"
-    budget.keep_buffer(second)
+    budget.keep_buffer_for_next_frame(second)
     assert budget.get_buffer(3000, 100_000).obj is not first.obj, "the first is still in use"
-    budget.keep_buffer(first)
+    budget.keep_buffer_for_next_frame(first)
     assert budget.get_buffer(3000, SPARE_BYTES).obj is first.obj
 
 

@@ -16,7 +16,7 @@ def read_frame() -> bytes:
 def test_requests_that_change_state_run_after_their_client_disconnects() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2) + read_frame() + frame("p", 3) + frame("d", 4) + frame("b", 5))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     talk.outlet.run()
     assert talk.ran == [b"p", b"a", b"p", b"d", b"b"]
     assert talk.outlet.sent == [], "nobody reads the answers"
@@ -30,7 +30,7 @@ def test_a_change_in_progress_ends_before_the_next_request_of_a_disconnected_cli
     talk.feed(frame("l", 1) + frame("a", 2) + frame("l", 3) + frame("b", 4))
     gone: list[bool] = []
     talk.connection.call_when_lost("a share session", lambda: gone.append(True))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     talk.outlet.run()
     assert talk.ran == [b"l"]
     talk.complete()
@@ -48,7 +48,7 @@ def test_requests_of_a_muted_disconnected_client_run_once_unmuted() -> None:
     talk = Conversation()
     talk.connection.mute()
     talk.feed(frame("a", 1) + frame("b", 2))
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     talk.outlet.run()
     assert talk.ran == []
     talk.connection.unmute()
@@ -61,7 +61,7 @@ def test_requests_of_a_client_that_the_broker_disconnected_do_not_run() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.connection.close_after_failure()
-    talk.connection.on_lost()
+    talk.connection.drop_lost_client()
     talk.outlet.run()
     assert talk.ran == [b"p"]
     assert talk.budget.held_bytes == 0

@@ -132,7 +132,7 @@ def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harne
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
     assert budget.purgatory.held_bytes > 100 * KIB
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     assert budget.purgatory.held_bytes == 0
 
 

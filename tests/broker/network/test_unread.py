@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.network.unread import OWN_UNREAD_BYTES, Reader, Unread
+from minibroker.broker.network.unread import OWN_UNREAD_BYTES, ReadingClient, UnreadBytes
 from tests.broker.manual_clock import ManualClock
 
 LARGE = 10 * OWN_UNREAD_BYTES
@@ -33,7 +33,7 @@ class Crowd:
 
     def __init__(self, limit_bytes: int = 10 * LARGE) -> None:
         self.clock = ManualClock()
-        self.unread = Unread(self.clock.monotonic_ms, limit_bytes)
+        self.unread = UnreadBytes(self.clock.monotonic_ms, limit_bytes)
 
     def client(self, peer: str, held_bytes: int = LARGE) -> FakeClient:
         """A client for whom so much waits, all of it written."""
@@ -42,7 +42,7 @@ class Crowd:
         return client
 
 
-def stalled(crowd: Crowd, limit_ms: float) -> list[Reader]:
+def stalled(crowd: Crowd, limit_ms: float) -> list[ReadingClient]:
     return crowd.unread.list_stalled_clients(limit_ms)
 
 

@@ -159,7 +159,7 @@ def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     harness.dispatcher.slicer = Slicer(soon.append, now=iter(range(1000)).__next__)
     client = harness.client()
     client.send(CreateTopicsRequest(), 7)
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     while soon:
         soon.pop(0)()
     assert "a mistake of mine" in caplog.text

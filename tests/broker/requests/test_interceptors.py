@@ -213,7 +213,7 @@ def test_a_delayed_request_whose_client_disconnects_is_reported_as_lost(watched:
     watched.told.clear()
     client = harness.client()
     client.send(waiting_fetch(harness, "t"), 13)
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     assert watched.hooks()[2:] == [("first", "lost"), ("second", "lost")]
     assert not harness.partition("t").waiters
 
@@ -268,7 +268,7 @@ def test_a_held_request_may_be_delayed_by_its_handler(watched: Watched) -> None:
     for each in held:
         each.resolve(None)
     assert len(harness.partition("t").waiters) == 2
-    clients[0].connection.on_lost()
+    clients[0].connection.drop_lost_client()
     assert len(harness.partition("t").waiters) == 1
     harness.clock.advance(500)
     assert clients[0].sent_bytes() == b""
@@ -281,7 +281,7 @@ def test_a_disconnecting_client_ends_its_held_request(watched: Watched) -> None:
     watched.first.on_before = lambda call: hold(held)
     client = watched.harness.client()
     client.send(METADATA)
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     held.resolve(None)
     assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
 

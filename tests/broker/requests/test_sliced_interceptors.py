@@ -73,7 +73,7 @@ def test_a_response_being_written_is_lost_if_the_client_disconnects(watched: Wat
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("first", "answer") in watched.hooks())
-    sliced.connection.on_lost()
+    sliced.connection.drop_lost_client()
     sliced.turns_until(lambda: not sliced.soon)
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 

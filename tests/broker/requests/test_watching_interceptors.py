@@ -142,7 +142,7 @@ def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
     data = bytearray(frame("v"))
     client.connection.process_received_data(memoryview(data), len(data))
     assert [each[0] for each in watcher.told] == ["before"]
-    client.connection.on_lost()
+    client.connection.drop_lost_client()
     harness.end_turn()
     assert [each[0] for each in watcher.told] == ["before", "lost"]
     assert harness.partition("t").log.log_end_offset == 4

@@ -102,7 +102,7 @@ def test_a_client_waits_for_the_issuers_keys(tmp_path: Path, version: int) -> No
             else:
                 client.send(SaslAuthenticateRequest(auth_bytes=first))
             assert principal(client) == "User:ANONYMOUS"
-        clients[0].connection.on_lost()
+        clients[0].connection.drop_lost_client()
         harness.clock.do_aside()
         assert [principal(client) for client in clients] == ["User:ANONYMOUS", "User:alice", "User:alice"]
         assert clients[1].connection.has_delayed_request is False

@@ -236,7 +236,7 @@ def test_acknowledgements_that_cannot_be_persisted_are_rejected(harness: Harness
 def test_closing_a_connection_releases_its_records(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
-    member.client.connection.on_lost()
+    member.client.connection.drop_lost_client()
     assert other.fetch() == [(0, 0, 2)]
 
 

@@ -111,7 +111,7 @@ def test_an_open_transaction_continues_after_a_restart(harness: Harness, version
     producer.send_offset("g", 5)
     harness.restart(crash=crash)
     assert (fetched(harness), fetched(harness, committed=False)) == ([], ["a"])
-    assert harness.cluster.groups.groups["g"].offsets.is_unstable("t", 0)
+    assert harness.cluster.groups.groups["g"].offsets.is_offset_unstable("t", 0)
     assert producer.send("b") == OK
     assert producer.finish() == OK
     assert fetched(harness) == ["a", "b"]
@@ -230,9 +230,9 @@ def test_offsets_of_a_transaction_are_pending_until_it_commits(harness: Harness)
     producer.init()
     assert producer.send_offset("g", 7) == OK
     offsets = harness.cluster.groups.groups["g"].offsets
-    assert offsets.is_unstable("t", 0) and offsets.find_offset("t", 0) is None
+    assert offsets.is_offset_unstable("t", 0) and offsets.find_offset("t", 0) is None
     producer.finish(commit=False)
-    assert not offsets.is_unstable("t", 0) and offsets.find_offset("t", 0) is None
+    assert not offsets.is_offset_unstable("t", 0) and offsets.find_offset("t", 0) is None
     assert producer.send_offset("g", 8) == OK
     producer.finish()
     found = offsets.find_offset("t", 0)

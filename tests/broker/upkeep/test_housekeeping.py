@@ -212,7 +212,7 @@ def test_an_offline_log_is_skipped(kept: Harness, disk: FailingDisk) -> None:
     kept.produce("t", "v")
     disk.failing = {"sync"}
     kept.clock.advance(INITIAL_DELAY_MS)
-    assert not kept.partition("t").log.is_in_use
+    assert not kept.partition("t").log.is_open_and_online
     disk.failing = set()
     kept.clock.advance(RETENTION_CHECK_MS)
     assert (recovery_point(kept), start_of(kept)) == (0, 0)

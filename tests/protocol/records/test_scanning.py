@@ -21,8 +21,8 @@ from minibroker.protocol.records.scanning import (
     RecordScan,
     find_run_of_records,
 )
-from minibroker.protocol.records.strides import step_over_short_records
-from minibroker.protocol.records.varints import encode_zigzag, from_zigzag
+from minibroker.protocol.records.strides import scan_short_records
+from minibroker.protocol.records.varints import convert_from_zigzag, encode_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T, damaged, payload, similar_records
 
@@ -54,7 +54,9 @@ def assert_verdict(scan: RecordScan, data: bytes, count: int, expected: list[Rec
     if expected is not None:
         assert (scan.index, scan.position) == (count, len(data))
         assert scan.saw_null_key == any(record.key is None for record in expected)
-        assert {T + from_zigzag(raw) for raw in scan.timestamp_deltas} == {record.timestamp for record in expected}
+        assert {T + convert_from_zigzag(raw) for raw in scan.timestamp_deltas} == {
+            record.timestamp for record in expected
+        }
         return
     assert strictly_read(data[: scan.position], scan.index) is not None
 
@@ -217,7 +219,7 @@ def test_the_compiled_walk_passes_no_record_that_ends_behind_its_stop() -> None:
     data = payload(equal(5))
     size = len(data) // 5
     for stop, passed in ((3 * size - 1, 2), (3 * size, 3), (len(data), 5)):
-        assert step_over_short_records(data, 0, stop, 0, 5, set())[:2] == (passed, passed * size)
+        assert scan_short_records(data, 0, stop, 0, 5, set())[:2] == (passed, passed * size)
 
 
 def equal(count: int, size: int = 10, **fields: object) -> list[Record]:

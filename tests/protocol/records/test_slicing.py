@@ -11,7 +11,7 @@ from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.payload import get_uncompressed_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.slicing import add_to_timestamp, iterate_record_slices
-from minibroker.protocol.records.varints import from_zigzag
+from minibroker.protocol.records.varints import convert_from_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, LARGE, SMALL, golden, payload, records
 
@@ -22,7 +22,7 @@ def seen(data: bytes, count: int) -> list[tuple[int, int, bytes | None, bool]]:
     """(offset delta, timestamp delta, key, whether the value is null) of each record."""
     found = list(iterate_record_slices(data, count))
     assert [start for start, *_ in found] == [0, *(end for _, end, *_ in found[:-1])]
-    return [(from_zigzag(o), from_zigzag(t), key, is_null) for _, _, o, t, key, is_null in found]
+    return [(convert_from_zigzag(o), convert_from_zigzag(t), key, is_null) for _, _, o, t, key, is_null in found]
 
 
 def expected(batch: list[Record]) -> list[tuple[int, int, bytes | None, bool]]:

@@ -10,11 +10,11 @@ from kafka.record.util import decode_varint, encode_varint
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MalformedVarint,
+    convert_from_zigzag,
     encode_zigzag,
-    from_zigzag,
-    read_unsigned,
     read_varint,
     read_varlong,
+    read_zigzag_varint,
     wrap_to_64_bits,
 )
 
@@ -45,8 +45,8 @@ def test_varlongs_are_decoded(value: int) -> None:
 
 @given(INT32)
 def test_signed_numbers_are_zigzag_encoded_and_decoded_back(value: int) -> None:
-    raw, _ = read_unsigned(encode_zigzag(value), 0, MAX_VARINT_BYTES)
-    assert from_zigzag(raw) == value
+    raw, _ = read_zigzag_varint(encode_zigzag(value), 0, MAX_VARINT_BYTES)
+    assert convert_from_zigzag(raw) == value
     assert raw % 2 == (value < 0)
 
 

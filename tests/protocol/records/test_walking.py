@@ -13,7 +13,13 @@ from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.walking import BatchProblem, BatchWalker, FoundBatch, PassedOver, find_next_sound_batch
+from minibroker.protocol.records.walking import (
+    BatchProblem,
+    BatchWalker,
+    FoundBatch,
+    SkippedBytes,
+    find_next_sound_batch,
+)
 
 
 def placed(offset: int, magic: int = 2, value: bytes = b"a value") -> bytes:
@@ -28,7 +34,7 @@ def walker(data: bytes, **more: int) -> BatchWalker:
     return BatchWalker(lambda: lambda position, size: view[position : position + size], len(data), **more)
 
 
-def walked(data: bytes, **more: int) -> list[FoundBatch | PassedOver]:
+def walked(data: bytes, **more: int) -> list[FoundBatch | SkippedBytes]:
     """All steps to the end, offsets moving on as in a log."""
     walk, steps, position = walker(data, **more), [], 0
     while position < len(data):
@@ -56,7 +62,7 @@ def test_valid_batches_are_found_between_any_bytes(parts: list[tuple[int, bytes]
 def test_the_walk_continues_after_damage_in_any_format(magic: int) -> None:
     data = placed(0) + b"\xff" * 100 + placed(7, magic)
     first, passed, last = walked(data)
-    assert isinstance(first, FoundBatch) and isinstance(passed, PassedOver) and isinstance(last, FoundBatch)
+    assert isinstance(first, FoundBatch) and isinstance(passed, SkippedBytes) and isinstance(last, FoundBatch)
     assert (passed.position, passed.size_bytes, passed.wrong) == (len(placed(0)), 100, BatchProblem.MAGIC)
     assert last.header.base_offset == 7
 
@@ -74,7 +80,7 @@ def test_the_wrong_part_of_a_header_is_reported(position: int, byte: int, wrong:
     data = bytearray(placed(0, value=bytes(60)))
     data[position] = byte
     (step,) = walked(bytes(data))
-    assert isinstance(step, PassedOver) and step.wrong is wrong
+    assert isinstance(step, SkippedBytes) and step.wrong is wrong
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -82,7 +88,7 @@ def test_a_message_with_a_wrong_checksum_is_skipped(magic: int) -> None:
     data = bytearray(placed(0, magic) + placed(1, magic))
     data[30] ^= 1
     passed, found = walked(bytes(data))
-    assert isinstance(passed, PassedOver) and passed.wrong is BatchProblem.CHECKSUM
+    assert isinstance(passed, SkippedBytes) and passed.wrong is BatchProblem.CHECKSUM
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
@@ -94,7 +100,7 @@ def test_a_batch_with_a_wrong_checksum_is_accepted_if_another_follows() -> None:
     assert isinstance(second, FoundBatch) and second.is_sound
     astray = bytes(data[: len(placed(0))]) + b"?" * 61 + placed(1)
     passed, found = walked(astray)
-    assert isinstance(passed, PassedOver) and passed.wrong is BatchProblem.CHECKSUM
+    assert isinstance(passed, SkippedBytes) and passed.wrong is BatchProblem.CHECKSUM
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
@@ -106,8 +112,8 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
 
 def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
     cut, zeros = walker(placed(0)[:60]).read_batch_or_damage_at(0), walker(bytes(5000)).read_batch_or_damage_at(0)
-    assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (BatchProblem.HEADER, 60)
-    assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (BatchProblem.ZEROS, 5000)
+    assert isinstance(cut, SkippedBytes) and (cut.wrong, cut.size_bytes) == (BatchProblem.HEADER, 60)
+    assert isinstance(zeros, SkippedBytes) and (zeros.wrong, zeros.size_bytes) == (BatchProblem.ZEROS, 5000)
 
 
 def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:

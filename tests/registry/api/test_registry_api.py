@@ -406,7 +406,7 @@ async def test_schemas_are_compared_outside_of_the_event_loop(monkeypatch: pytes
 
     monkeypatch.setattr("minibroker.registry.formats.json_schema.list_incompatibilities", compare)
     formats = SchemaFormats()
-    parsed = await formats.parse(SchemaState(), "JSON", '{"oneOf":[{"const":1},{"const":2}]}', (), "x")
+    parsed = await formats.parse_schema(SchemaState(), "JSON", '{"oneOf":[{"const":1},{"const":2}]}', (), "x")
     assert await formats.list_incompatibilities("JSON", parsed, parsed) == []
     assert len(threads) == 1 and threads[0] is not threading.current_thread()
 
@@ -416,7 +416,7 @@ async def test_the_cache_of_parsed_schemas_is_bounded_by_size() -> None:
     for number in range(5):
         text = json.dumps({**R1, "name": f"R{number}", "doc": "x" * (CACHED_CHARACTERS // 3)})
         for _ in range(2):
-            await formats.parse(SchemaState(), "AVRO", text, (), "x")
+            await formats.parse_schema(SchemaState(), "AVRO", text, (), "x")
     assert len(formats._parsed) == 2 and formats._characters <= CACHED_CHARACTERS
     assert formats._characters == sum(len(key[1]) for key in formats._parsed)
 

@@ -85,7 +85,7 @@ async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.
 
     monkeypatch.setattr("minibroker.registry.formats.avro.list_incompatibilities", compare)
     formats = SchemaFormats()
-    parsed = await formats.parse(SchemaState(), "AVRO", '"int"', (), "x")
+    parsed = await formats.parse_schema(SchemaState(), "AVRO", '"int"', (), "x")
     first, second = (asyncio.ensure_future(formats.list_incompatibilities("AVRO", parsed, parsed)) for _ in range(2))
     while not budgets:
         await asyncio.sleep(0)
@@ -123,7 +123,7 @@ def test_a_schema_that_needs_a_missing_library_is_refused_with_the_remedy(
     async def parse(*_: object, **__: object) -> ParsedSchema:
         raise ModuleNotFoundError("No module named 'google'", name="google")
 
-    monkeypatch.setattr(SchemaFormats, "parse", parse)
+    monkeypatch.setattr(SchemaFormats, "parse_schema", parse)
     answer = registry.register("x", record("R"))
     assert (answer.status, answer.code) == (500, 50001)
     remedy = "the registry needs the extra registry: python3 -m pip install protobuf googleapis-common-protos"

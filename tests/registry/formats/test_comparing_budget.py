@@ -195,13 +195,13 @@ def test_the_names_of_imported_files_are_collected_once(monkeypatch: pytest.Monk
     collected: list[str | None] = []
     from minibroker.registry.formats.protobuf import proto_names
 
-    collect = proto_names._collect_names
+    collect = proto_names._collect_names_of_file
 
     def counted(file: Any, **more: Any) -> Any:
         collected.append(file.package)
         return collect(file, **more)
 
-    monkeypatch.setattr(proto_names, "_collect_names", counted)
+    monkeypatch.setattr(proto_names, "_collect_names_of_file", counted)
     files = {f"f{n}.proto": f'syntax = "proto3"; package f{n}; message M {{}}' for n in range(30)}
     protobuf.parse('syntax = "proto3";' + "".join(f'import "{name}";' for name in files), files)
     assert len(collected) < 4 * len(files)

@@ -254,7 +254,7 @@ async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
     async with Broker(registry=True) as broker:
         registry = broker.registry._running_registry.registry
         await broker.registry.aregister("x", json.dumps(R1))
-        parse, is_first = registry.formats.parse, True
+        parse, is_first = registry.formats.parse_schema, True
 
         async def parse_and_write(*given: Any, **more: Any) -> Any:
             nonlocal is_first
@@ -265,7 +265,7 @@ async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
                 await broker.aproduce("_schemas", '{"compatibilityLevel":"NONE"}', key=key)
             return parsed
 
-        registry.formats.parse = parse_and_write  # type: ignore[method-assign]
+        registry.formats.parse_schema = parse_and_write  # type: ignore[method-assign]
         assert (await registry.register_schema("x", NewSchema('"int"'))).version == 2
 
 

@@ -48,9 +48,9 @@ def test_an_epoch_before_all_known_ones_ends_where_the_first_begins() -> None:
 
 def test_a_leader_epoch_begins_at_one_offset_only() -> None:
     epochs = LeaderEpochs(ENTRIES)
-    epochs.assign(5, 31)
+    epochs.assign_epoch(5, 31)
     assert not epochs.changed
-    epochs.assign(6, 40)
+    epochs.assign_epoch(6, 40)
     assert epochs.changed
     assert epochs.latest == 6
     assert epochs.list_entries() == [*ENTRIES, (6, 40)]
@@ -58,23 +58,23 @@ def test_a_leader_epoch_begins_at_one_offset_only() -> None:
 
 def test_a_new_epoch_replaces_conflicting_ones() -> None:
     epochs = LeaderEpochs(ENTRIES)
-    epochs.assign(6, 10)
+    epochs.assign_epoch(6, 10)
     assert epochs.list_entries() == [(0, 0), (6, 10)]
-    epochs.assign(3, 20)
+    epochs.assign_epoch(3, 20)
     assert epochs.list_entries() == [(0, 0), (3, 20)]
 
 
 def test_batches_without_an_epoch_add_none() -> None:
     epochs = LeaderEpochs()
-    epochs.assign(-1, 0)
-    epochs.assign_if_newer(-1, 0)
+    epochs.assign_epoch(-1, 0)
+    epochs.assign_epoch_if_newer(-1, 0)
     assert epochs.list_entries() == []
 
 
 def test_only_newer_epochs_in_batches_are_added() -> None:
     epochs = LeaderEpochs(ENTRIES)
-    epochs.assign_if_newer(4, 50)
-    epochs.assign_if_newer(6, 60)
+    epochs.assign_epoch_if_newer(4, 50)
+    epochs.assign_epoch_if_newer(6, 60)
     assert epochs.list_entries() == [*ENTRIES, (6, 60)]
 
 
@@ -130,13 +130,13 @@ def test_the_epoch_checkpoint_is_written_only_when_an_epoch_begins(tmp_path: Pat
     epochs = LeaderEpochs()
     file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
     path = tmp_path / "leader-epoch-checkpoint"
-    file.write()
+    file.write_epochs()
     assert not path.exists()
-    epochs.assign(3, 17)
-    file.write()
+    epochs.assign_epoch(3, 17)
+    file.write_epochs()
     assert path.read_bytes() == b"0\n1\n3 17\n"
     path.unlink()
-    file.write()
+    file.write_epochs()
     assert not path.exists()
 
 
@@ -144,11 +144,11 @@ def test_an_epoch_checkpoint_without_changes_needs_no_fsync(tmp_path: Path) -> N
     epochs = LeaderEpochs()
     file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
     assert file.list_unsynced_paths() == []
-    epochs.assign(0, 0)
+    epochs.assign_epoch(0, 0)
     assert file.list_unsynced_paths() == file.list_unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
     file.mark_synced()
     assert file.list_unsynced_paths() == []
-    epochs.assign(1, 5)
+    epochs.assign_epoch(1, 5)
     assert file.list_unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n1 5\n"
 
@@ -156,10 +156,10 @@ def test_an_epoch_checkpoint_without_changes_needs_no_fsync(tmp_path: Path) -> N
 def test_a_failed_epoch_write_is_repeated_with_the_next(tmp_path: Path) -> None:
     epochs, disk = LeaderEpochs(), FailingDisk()
     file = LeaderEpochFile(epochs, disk, str(tmp_path))
-    epochs.assign(0, 0)
+    epochs.assign_epoch(0, 0)
     disk.failing = {"rename"}
     with pytest.raises(OSError):
-        file.write()
+        file.write_epochs()
     disk.failing = set()
     assert file.list_unsynced_paths() != []
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"

@@ -49,7 +49,7 @@ def filter_with(
     """A filter that knows these last offsets, and that the log is known up to the offset `known_to`."""
     keys = OffsetMap(1 << 16, 0.9, 1000)
     for key, offset in latest.items():
-        keys.put_key(key.encode(), offset)
+        keys.put_offset_of_key(key.encode(), offset)
     keys.latest_offset = known_to
     transactions = CleanedTransactions(aborted, 0)
     return BatchFilter(keys, transactions, last or {}, end_offset, DeleteRetention(now_ms, RETENTION_MS))

@@ -283,7 +283,7 @@ class CleaningMachine(RuleBasedStateMachine):
     @invariant()
     def the_producers_are_those_that_reading_the_log_anew_finds(self) -> None:
         states = ProducerStates()
-        states.clear_all(self.log.segments[0].base_offset)
+        states.clear_all_producers(self.log.segments[0].base_offset)
         replay_batches(states, self.log.segments, self.end)
         found = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in states.iterate_entries()}
         known = {

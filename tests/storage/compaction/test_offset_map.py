@@ -17,7 +17,7 @@ def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, in
     """A map that has no more room, and how many keys it took."""
     keys = OffsetMap(memory_bytes, load_factor, 1 << 40)
     for offset in range(1 << 20):
-        if not keys.put_key(b"%d" % offset, offset):
+        if not keys.put_offset_of_key(b"%d" % offset, offset):
             return keys, offset
     raise AssertionError("it takes more than it has room for")
 
@@ -26,7 +26,7 @@ def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, in
 def test_the_offset_map_finds_the_same_offsets_as_a_dict(steps: list[tuple[bytes, bytes]]) -> None:
     keys, known = OffsetMap(MIB, 0.9, len(steps)), dict[bytes, int]()
     for offset, (key, other) in enumerate(steps):
-        assert keys.put_key(key, offset)
+        assert keys.put_offset_of_key(key, offset)
         known[key] = offset
         assert keys.find_offset_of_key(key) == offset
         assert keys.find_offset_of_key(other) == known.get(other, NOT_FOUND)
@@ -38,7 +38,7 @@ def test_the_offset_map_finds_the_same_offsets_as_a_dict(steps: list[tuple[bytes
 def test_a_nearly_full_offset_map_finds_many_keys() -> None:
     keys = OffsetMap(10_000 * ENTRY_BYTES, 0.98, 1 << 40)
     for offset in range(keys.capacity):
-        assert keys.put_key(b"key-%d" % offset, 3 * offset)
+        assert keys.put_offset_of_key(b"key-%d" % offset, 3 * offset)
     assert all(keys.find_offset_of_key(b"key-%d" % offset) == 3 * offset for offset in range(keys.capacity))
     assert all(keys.find_offset_of_key(b"other-%d" % offset) == NOT_FOUND for offset in range(1000))
 
@@ -53,9 +53,9 @@ def test_the_offset_map_uses_at_most_its_share_of_the_memory(memory_bytes: int, 
 
 def test_a_full_offset_map_updates_the_offsets_of_existing_keys() -> None:
     keys, count = full_map(1000)
-    assert keys.put_key(b"0", count + 5)
+    assert keys.put_offset_of_key(b"0", count + 5)
     assert keys.find_offset_of_key(b"0") == keys.latest_offset == count + 5
-    assert not keys.put_key(b"new", count + 6)
+    assert not keys.put_offset_of_key(b"new", count + 6)
     assert keys.find_offset_of_key(b"new") == NOT_FOUND
     assert keys.latest_offset == count + 5
 

@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from minibroker.operating_system import find_thread_clock
-from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, ThreadRests, iterate_and_rest_if_due
+from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, ThreadRests, iterate_records_with_rests
 
 
 class Stage:
@@ -53,7 +53,7 @@ def test_a_cleaning_thread_does_not_rest_beside_an_idle_event_loop() -> None:
 @pytest.mark.parametrize(("count", "rests"), [(0, 0), (1, 1), (64, 1), (65, 2), (200, 4)])
 def test_a_cleaning_thread_may_rest_before_every_64_records(count: int, rests: int) -> None:
     looked: list[None] = []
-    assert list(iterate_and_rest_if_due(iter(range(count)), lambda: looked.append(None))) == list(range(count))
+    assert list(iterate_records_with_rests(iter(range(count)), lambda: looked.append(None))) == list(range(count))
     assert len(looked) == rests
 
 

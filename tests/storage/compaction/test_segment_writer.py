@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.records.batch import check_batch
-from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_unfinished_cleaned_files
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_aborted_transactions
@@ -103,5 +103,5 @@ def test_all_written_files_can_be_discarded(tmp_path: Path) -> None:
     to = writer(tmp_path)
     add(to, 10)
     to.finish_segment_files([AbortedTransaction(7, 100, 110, 105)], NOW_MS)
-    remove_cleaned_files(Disk(), to.path)
+    remove_unfinished_cleaned_files(Disk(), to.path)
     assert files_in(tmp_path) == {f"{NAME}.log": b"original"}

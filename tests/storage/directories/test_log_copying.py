@@ -36,7 +36,7 @@ def copy_piece(copy: LogCopy) -> bool:
     """Copy the next piece of a closed segment. Return False if the copy has all."""
     segment = copy.find_segment_to_copy()
     if segment is not None:
-        copy.make_work_copying_segment(segment)()
+        copy.make_copy_work_of_segment(segment)()
         copy.count_copied_part(segment)
     return segment is not None
 
@@ -46,7 +46,7 @@ def copy_rest(copy: LogCopy) -> None:
     while copy_piece(copy):
         pieces += 1
         assert pieces <= sum(segment.size_bytes // PIECE_BYTES + 1 for segment in copy.log.segments)
-    copy.make_work_copying_tail()()
+    copy.make_copy_work_of_tail()()
     assert copy.is_almost_complete()
 
 
@@ -89,7 +89,7 @@ def test_only_batches_that_the_log_has_synced_are_synced_in_the_copy(
         pass
     first, second, third, *_ = [segment.base_offset for segment in log.segments]
     log.recovery_point = third
-    sync = copy.make_work_syncing_segments()
+    sync = copy.make_sync_work_of_segments()
     assert sync is not None
     disk.synced.clear()
     sync()

@@ -60,7 +60,7 @@ def test_logs_are_found_in_all_directories(two: tuple[Path, Path]) -> None:
     for partition in range(4):
         log = logs.open_log("orders", partition, LogSettings())
         assert len(read_values(log)) == partition + 1
-        assert logs.find_directory_of(log).path in log.directory
+        assert logs.find_directory_of_log(log).path in log.directory
 
 
 def test_the_cluster_id_is_created_once_and_then_read(two: tuple[Path, Path]) -> None:

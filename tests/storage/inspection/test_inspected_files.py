@@ -105,7 +105,7 @@ def test_other_file_names_have_no_kind(name: str) -> None:
 )
 def test_a_segments_file_has_an_offset_in_its_name(name: str, is_kafkas: bool) -> None:
     inspected = identify_file(name)
-    assert inspected is not None and inspected.has_kafkas_name == is_kafkas
+    assert inspected is not None and inspected.has_name_used_by_kafka == is_kafkas
 
 
 def test_the_topic_and_the_neighbouring_paths_of_a_file_are_found_by_its_path() -> None:

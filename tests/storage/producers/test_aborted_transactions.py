@@ -52,14 +52,14 @@ def read(*paths: str) -> AbortedTransactions:
 def test_a_range_of_offsets_has_the_aborted_transactions_that_overlap_it(
     start: int, end: int, found: list[AbortedTransaction]
 ) -> None:
-    assert list(AbortedTransactions(Disk(), ALL).list_between(start, end)) == found
+    assert list(AbortedTransactions(Disk(), ALL).list_transactions_between(start, end)) == found
 
 
 def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(transactions))
-    assert list(read(*paths).list_between(0, 100)) == ALL
+    assert list(read(*paths).list_transactions_between(0, 100)) == ALL
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_truncation_removes_aborted_transactions_beyond_the_end(
     file.write_bytes(encode_aborted_transactions(ALL))
     transactions = read(path)
     transactions.truncate_to(path, end)
-    assert list(transactions.list_between(0, 100)) == left
+    assert list(transactions.list_transactions_between(0, 100)) == left
     assert (file.read_bytes() if file.exists() else b"") == encode_aborted_transactions(left)
 
 
@@ -143,7 +143,7 @@ def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str)
     transactions.add_transaction(paths[1], SECOND)
     assert transactions.list_unsynced_paths() == [f"{path}.txnindex" for path in paths]
     if cut == "beginning":
-        transactions.remove_before(25)
+        transactions.remove_transactions_before(25)
     else:
         transactions.truncate_to(paths[0], 25)
     assert transactions.list_unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
@@ -154,19 +154,19 @@ def test_an_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path
     transactions = AbortedTransactions(Disk())
     transactions.add_transaction(str(path), FIRST)
     path.parent.mkdir()
-    transactions.remove_before(25)
+    transactions.remove_transactions_before(25)
     transactions.write_missing_entries()
     assert not list(path.parent.iterdir())
 
 
 def test_compaction_replaces_the_aborted_transactions_of_its_segments() -> None:
     transactions = AbortedTransactions(Disk(), ALL)
-    transactions.replace_between(20, 45, [SECOND])
-    assert list(transactions.list_between(0, 100)) == [SECOND, THIRD]
-    transactions.replace_between(0, 45, [])
-    assert list(transactions.list_between(0, 100)) == [THIRD]
-    transactions.replace_between(0, 45, [FIRST])
-    assert list(transactions.list_between(0, 100)) == [FIRST, THIRD]
+    transactions.replace_transactions_between(20, 45, [SECOND])
+    assert list(transactions.list_transactions_between(0, 100)) == [SECOND, THIRD]
+    transactions.replace_transactions_between(0, 45, [])
+    assert list(transactions.list_transactions_between(0, 100)) == [THIRD]
+    transactions.replace_transactions_between(0, 45, [FIRST])
+    assert list(transactions.list_transactions_between(0, 100)) == [FIRST, THIRD]
 
 
 def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:

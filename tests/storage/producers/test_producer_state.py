@@ -48,7 +48,7 @@ def test_consecutive_sequences_are_accepted() -> None:
 def test_producers_are_found_by_their_ids() -> None:
     states = states_after(header(0, producer=9), header(0, producer=7, epoch=3))
     assert list(states.list_producer_ids()) == [9, 7]
-    entries = [states.find_entry(producer) for producer in (7, 8)]
+    entries = [states.find_producer_entry(producer) for producer in (7, 8)]
     assert [entry and entry.epoch for entry in entries] == [3, None]
 
 
@@ -199,7 +199,9 @@ def test_non_transactional_batches_are_rejected_during_a_transaction() -> None:
 def marker_refusal(states: ProducerStates, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
     marker = TransactionMarker(True, coordinator_epoch)
     try:
-        states.check_marker(read_header(make_marker_batch(7, epoch, marker, NOW_MS)), marker, version)
+        states.check_marker_may_end_transaction(
+            read_header(make_marker_batch(7, epoch, marker, NOW_MS)), marker, version
+        )
     except KafkaError as error:
         return error.code
     return None

@@ -76,7 +76,7 @@ class ClassicGroup(RebalancingGroup):
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
+    def join_member(self, caller: Caller, request: JoinGroupRequest, promise: PromisedJoin) -> None:
         """Add a member, or let it join again.
 
         Raises KafkaError: the client gets its code, with the member id that it sent.
@@ -85,18 +85,18 @@ class ClassicGroup(RebalancingGroup):
         instance_id = request.group_instance_id
         if not self._has_room_for_member(request.member_id) or not self._has_memory_for_protocols(request):
             self.remove_member(request.member_id)
-            joined.resolve(make_join_group_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            promise.resolve(make_join_group_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
             self.complete_join_if_all_joined()
         elif not self._supports_a_protocol(request.protocol_type, names):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id != UNKNOWN_MEMBER:
-            self._join_with_member_id(caller, request, joined)
+            self._join_with_member_id(caller, request, promise)
         elif instance_id is not None and instance_id in self.static:
-            self._replace_static_member(self.members[self.static[instance_id]], caller, request, joined)
+            self._replace_static_member(self.members[self.static[instance_id]], caller, request, promise)
         elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
-            self._add_new_member(caller, request, self._make_member_id(caller, request), joined)
+            self._add_new_member(caller, request, self._make_member_id(caller, request), promise)
         else:
-            self._require_member_id(caller, request, joined)
+            self._require_member_id(caller, request, promise)
 
     def _has_room_for_member(self, member_id: str) -> bool:
         """Return whether one more member fits in.
@@ -126,11 +126,11 @@ class ClassicGroup(RebalancingGroup):
             return bool(protocol_type and names)
         return self.kind == protocol_type and self.have_common_protocol(names)
 
-    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
+    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, promise: PromisedJoin) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
         member_id = self._make_member_id(caller, request)
         self.add_pending_member(member_id, request.session_timeout_ms)
-        joined.resolve(make_join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        promise.resolve(make_join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _make_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
         """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
@@ -144,7 +144,7 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return member_id
 
-    def _add_new_member(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: PromisedJoin) -> None:
+    def _add_new_member(self, caller: Caller, request: JoinGroupRequest, member_id: str, promise: PromisedJoin) -> None:
         """Add a new member, and rebalance."""
         member = Member(
             member_id,
@@ -160,25 +160,25 @@ class ClassicGroup(RebalancingGroup):
             self.kind = request.protocol_type
         self.has_new_member = self.state is ClassicState.PREPARING_REBALANCE and self.is_first_rebalance
         self.add_member(member)
-        self.joining[member_id] = joined
+        self.joining[member_id] = promise
         self.restart_session_timeout(member, NEW_MEMBER_TIMEOUT_MS)
         self.begin_or_complete_rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
-    def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin) -> None:
+    def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, promise: PromisedJoin) -> None:
         """Let a client join with an id that was given out, or a member join again."""
         if request.member_id in self.pending:
             if request.group_instance_id is not None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A static member is not given an id to join with.")
-            self._add_new_member(caller, request, request.member_id, joined)
+            self._add_new_member(caller, request, request.member_id, promise)
             return
         try:
             member = self.get_member(request.member_id, request.group_instance_id)
         except KafkaError as error:
-            joined.resolve(make_join_group_error(error.code, request.member_id))
+            promise.resolve(make_join_group_error(error.code, request.member_id))
             return
-        self._rejoin_member(member, request, joined)
+        self._rejoin_member(member, request, promise)
 
-    def _rejoin_member(self, member: Member, request: JoinGroupRequest, joined: PromisedJoin) -> None:
+    def _rejoin_member(self, member: Member, request: JoinGroupRequest, promise: PromisedJoin) -> None:
         """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
         unchanged = member.protocols == list_protocols(request)
         is_leader = member.member_id == self.leader_id
@@ -186,14 +186,14 @@ class ClassicGroup(RebalancingGroup):
             self.state is ClassicState.STABLE and not is_leader
         )
         if unchanged and missed_answer:
-            joined.resolve(self.make_join_group_response(member.member_id))
+            promise.resolve(self.make_join_group_response(member.member_id))
             return
         # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
         self._update_member(member, request)
         self.answer_join_group(
             member.member_id, make_join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         )
-        self.joining[member.member_id] = joined
+        self.joining[member.member_id] = promise
         self.begin_or_complete_rebalance(f"{member.member_id} joins again ({_get_join_reason(request)})")
 
     def _update_member(self, member: Member, request: JoinGroupRequest) -> None:
@@ -202,35 +202,37 @@ class ClassicGroup(RebalancingGroup):
     # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
 
     def _replace_static_member(
-        self, old: Member, caller: Caller, request: JoinGroupRequest, joined: PromisedJoin
+        self, old_member: Member, caller: Caller, request: JoinGroupRequest, promise: PromisedJoin
     ) -> None:
         """Let a restarted static member take its place again, under a new id.
 
         A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
         """
         leader_id = self.leader_id
-        member = self.replace_static_member(old, self._make_member_id(caller, request))
-        log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
+        member = self.replace_static_member(old_member, self._make_member_id(caller, request))
+        log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old_member.member_id)
         self._update_member(member, request)
         self.restart_session_timeout(member)
-        self.joining[member.member_id] = joined
+        self.joining[member.member_id] = promise
         reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
         if self.state is not ClassicState.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
             self.begin_or_complete_rebalance(reason)
         elif self.select_protocol() == self.protocol:
-            self._rejoin_without_rebalance(caller, member, old, leader_id)
+            self._rejoin_without_rebalance(caller, member, old_member, leader_id)
         else:
             self.begin_rebalance(reason)
 
-    def _rejoin_without_rebalance(self, caller: Caller, member: Member, old: Member, leader_id: str | None) -> None:
+    def _rejoin_without_rebalance(
+        self, caller: Caller, member: Member, old_member: Member, leader_id: str | None
+    ) -> None:
         """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
 
         def answer_join_when_recorded(failure: KafkaError | None) -> None:
             if self.state is ClassicState.DEAD:
                 return  # The write failed and the group was loaded again; its waiting requests were answered.
             if failure is not None:
-                self._restore_replaced_member(member, old, leader_id, failure)
+                self._restore_replaced_member(member, old_member, leader_id, failure)
                 return
             if caller.version >= FIRST_WITH_SKIPPED_ASSIGNMENT:
                 answer = self.make_join_group_response(
@@ -244,12 +246,16 @@ class ClassicGroup(RebalancingGroup):
 
         self.append_group_metadata_durably(answer_join_when_recorded)
 
-    def _restore_replaced_member(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
+    def _restore_replaced_member(
+        self, member: Member, old_member: Member, leader_id: str | None, failure: KafkaError
+    ) -> None:
         """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
         joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
-            self.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
-            self.restart_session_timeout(self.replace_static_member(member, old.member_id))
+            self.update_member(
+                member, old_member.protocols, old_member.rebalance_timeout_ms, old_member.session_timeout_ms
+            )
+            self.restart_session_timeout(self.replace_static_member(member, old_member.member_id))
         if joined is not None:
             joined.resolve(
                 JoinGroupResponse(
@@ -263,10 +269,10 @@ class ClassicGroup(RebalancingGroup):
 
     # --- SyncGroup, Heartbeat, LeaveGroup ---------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
+    def sync_member(self, request: SyncGroupRequest, promise: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
         member = self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
-        if _differs_if_reported(request.protocol_type, self.kind) or _differs_if_reported(
+        if _is_reported_and_different(request.protocol_type, self.kind) or _is_reported_and_different(
             request.protocol_name, self.protocol
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -274,10 +280,10 @@ class ClassicGroup(RebalancingGroup):
             raise self._make_rebalance_in_progress_error()
         self.note_member_synced(member.member_id)
         if self.state is ClassicState.STABLE:
-            synced.resolve(self.make_sync_group_response(member))
+            promise.resolve(self.make_sync_group_response(member))
             return
         self.answer_sync_group(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        self.syncing[member.member_id] = synced
+        self.syncing[member.member_id] = promise
         if member.member_id == self.leader_id:
             self.apply_assignments({given.member_id: given.assignment for given in request.assignments})
 
@@ -300,7 +306,7 @@ class ClassicGroup(RebalancingGroup):
     def _make_rebalance_in_progress_error(self) -> KafkaError:
         return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
 
-    def leave(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
+    def remove_leaving_members(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
         """Remove members; there is one answer for each, and one rebalance for all."""
         answers = [self._remove_leaving_member(member) for member in members]
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
@@ -308,10 +314,10 @@ class ClassicGroup(RebalancingGroup):
             self.rebalance_after_removal(f"{format_first_names(gone)} left")
         return answers
 
-    def remove_member_waiting_to_join(self, joined: PromisedJoin) -> None:
-        """Remove the member whose JoinGroup waits to be answered by `joined`: it takes too much memory."""
+    def remove_member_waiting_to_join(self, promise: PromisedJoin) -> None:
+        """Remove the member whose JoinGroup waits to be answered by `promise`: it takes too much memory."""
         for member_id, waiting in self.joining.items():
-            if waiting is joined:
+            if waiting is promise:
                 self.remove_member(member_id)
                 self.rebalance_after_removal(f"{member_id} is given up")
                 return
@@ -360,17 +366,17 @@ class ClassicGroup(RebalancingGroup):
         if self.state is not ClassicState.EMPTY and self.kind != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
         if self.kind is None:
-            return committed.commit_timestamp_ms
+            return committed_offset.commit_timestamp_ms
         if self.state is ClassicState.EMPTY:
-            return committed.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
+            return committed_offset.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
         known = self.kind == CONSUMER_PROTOCOL and self.topics is not None
-        return committed.commit_timestamp_ms if known and self.state is ClassicState.STABLE else None
+        return committed_offset.commit_timestamp_ms if known and self.state is ClassicState.STABLE else None
 
     # --- administration ---------------------------------------------------------------------------
 
-    def describe(self) -> DescribeGroupsResponse.DescribedGroup:
+    def describe_group(self) -> DescribeGroupsResponse.DescribedGroup:
         """Return the group as DescribeGroups shows it; the members' metadata only while it is stable."""
         stable = self.state is ClassicState.STABLE
         return DescribeGroupsResponse.DescribedGroup(
@@ -424,5 +430,5 @@ def _get_join_reason(request: JoinGroupRequest) -> str:
     return request.reason or "not provided"
 
 
-def _differs_if_reported(reported: str | None, known: str | None) -> bool:
+def _is_reported_and_different(reported: str | None, known: str | None) -> bool:
     return reported is not None and known is not None and reported != known

@@ -125,7 +125,7 @@ class Member:
         )
 
     @classmethod
-    def from_record(cls, protocol: str | None, value: GroupMetadataValue.MemberMetadata) -> Member:
+    def make_from_record(cls, protocol: str | None, value: GroupMetadataValue.MemberMetadata) -> Member:
         """Return the member of a group's record."""
         return cls(
             value.member_id,
@@ -211,30 +211,30 @@ class Membership:
         self.answer_join_group(member_id, make_join_group_error(code))
         self.answer_sync_group(member_id, SyncGroupResponse(error_code=code))
 
-    def replace_static_member(self, old: Member, member_id: str) -> Member:
+    def replace_static_member(self, old_member: Member, member_id: str) -> Member:
         """Give a static member another id; fence the requests that wait under the old one, and end its session."""
         code = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join_group(old.member_id, make_join_group_error(code, old.member_id))
-        self.answer_sync_group(old.member_id, SyncGroupResponse(error_code=code))
-        old.cancel_session_timer()
-        del self.members[old.member_id]
+        self.answer_join_group(old_member.member_id, make_join_group_error(code, old_member.member_id))
+        self.answer_sync_group(old_member.member_id, SyncGroupResponse(error_code=code))
+        old_member.cancel_session_timer()
+        del self.members[old_member.member_id]
         member = self.members[member_id] = Member(
             member_id,
-            old.instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocols,
-            old.assignment,
+            old_member.instance_id,
+            old_member.client_id,
+            old_member.client_host,
+            old_member.rebalance_timeout_ms,
+            old_member.session_timeout_ms,
+            old_member.protocols,
+            old_member.assignment,
         )
-        if self.leader_id == old.member_id:
+        if self.leader_id == old_member.member_id:
             self.leader_id = member_id
-        if old.member_id in self.unsynced:
-            self.unsynced.remove(old.member_id)
+        if old_member.member_id in self.unsynced:
+            self.unsynced.remove(old_member.member_id)
             self.unsynced.add(member_id)
-        if old.instance_id is not None:
-            self.static[old.instance_id] = member_id
+        if old_member.instance_id is not None:
+            self.static[old_member.instance_id] = member_id
         return member
 
     def update_member(

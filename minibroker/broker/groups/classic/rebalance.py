@@ -327,6 +327,6 @@ class RebalancingGroup(Membership, Group):
         self.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
         self.state_since_ms = None if value.current_state_timestamp == NOT_SET else value.current_state_timestamp
         for member in value.members:
-            self.add_member(Member.from_record(value.protocol, member))
+            self.add_member(Member.make_from_record(value.protocol, member))
         self.leader_id = value.leader
         self.update_subscribed_topics()

@@ -55,7 +55,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, joined: Promise[JoinGroupResponse]) -> None:
+    def join_member(self, caller: Caller, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]) -> None:
         """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
         migration.check_classic_member_allowed(self)
         is_new = request.member_id == UNKNOWN_MEMBER
@@ -64,7 +64,7 @@ class ConsumerGroup(ConsumerGroupState):
         update.check_room_for_member(member_id, request.group_instance_id)
         self._check_classic_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
-            joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+            promise.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
         subscription = _decode_subscription(request)
         static = self.find_static_member(request.group_instance_id)
@@ -81,7 +81,7 @@ class ConsumerGroup(ConsumerGroupState):
             update.append_changes()
             self.restart_session_timeout(member_id)
             self._schedule_sync_timeout(after)
-        joined.resolve(
+        promise.resolve(
             JoinGroupResponse(
                 generation_id=after.epoch,
                 protocol_type=CONSUMER_PROTOCOL,
@@ -91,7 +91,12 @@ class ConsumerGroup(ConsumerGroupState):
         )
 
     def _downgrade_to_classic(
-        self, update: ConsumerGroupUpdate, member: ConsumerMember, owned: Partitions, *, subscription_changed: bool
+        self,
+        update: ConsumerGroupUpdate,
+        member: ConsumerMember,
+        owned_partitions: Partitions,
+        *,
+        subscription_changed: bool,
     ) -> ConsumerMember:
         """Become a classic group: the last member with the new protocol speaks the classic one now. Return the member.
 
@@ -99,7 +104,7 @@ class ConsumerGroup(ConsumerGroupState):
         """
         rebalances = update.assignment_epoch < update.epoch
         if not rebalances:
-            member = update.reconcile_member(member, owned, subscription_changed=subscription_changed)
+            member = update.reconcile_member(member, owned_partitions, subscription_changed=subscription_changed)
         reason = f"{member.instance_id} speaks the classic protocol now"
         migration.downgrade_group(self, update.members.values(), update.target, reason, rebalances=rebalances)
         return member
@@ -133,7 +138,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- SyncGroup, Heartbeat ---------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
+    def sync_member(self, request: SyncGroupRequest, promise: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment. Raises KafkaError."""
         member, classic = self._find_classic_member(request)
         first = classic.protocols[0]
@@ -145,7 +150,7 @@ class ConsumerGroup(ConsumerGroupState):
         self.timers.cancel_timers(member.member_id, TimerPurpose.SYNC)
         self.restart_session_timeout(member.member_id)
         image = self.context.cluster.image
-        synced.resolve(
+        promise.resolve(
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
@@ -201,7 +206,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     # --- LeaveGroup -------------------------------------------------------------------------------
 
-    def leave(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
+    def remove_leaving_members(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
         """Remove members of either protocol; there is one answer for each. Raises KafkaError."""
         answers, leaving = [], {}
         for identity in members:

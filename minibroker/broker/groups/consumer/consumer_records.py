@@ -52,13 +52,15 @@ def make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Gr
     return GroupChange(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def make_pattern_topics_record(group_id: str, pattern: str, resolved: ResolvedPattern | None) -> GroupChange:
+def make_pattern_topics_record(group_id: str, pattern: str, resolved_pattern: ResolvedPattern | None) -> GroupChange:
     """Return the record of a pattern's topics, or (None) its tombstone, when nobody subscribes to it any more."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
-    if resolved is None:
+    if resolved_pattern is None:
         return GroupChange(key, None)
     value = messages.ConsumerGroupRegularExpressionValue(
-        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+        topics=sorted(resolved_pattern.topics),
+        version=resolved_pattern.version,
+        timestamp=resolved_pattern.timestamp_ms,
     )
     return GroupChange(key, value)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 
 
-def heartbeat(
+def handle_consumer_heartbeat(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerGroupHeartbeatResponse:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
@@ -106,7 +106,10 @@ def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat
 
 
 def _find_or_make_member(
-    update: ConsumerGroupUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
+    update: ConsumerGroupUpdate,
+    request: ConsumerGroupHeartbeatRequest,
+    member_id: str,
+    owned_partitions: Partitions | None,
 ) -> ConsumerMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     joins, instance_id = request.member_epoch == JOINING_EPOCH, request.instance_id
@@ -115,7 +118,7 @@ def _find_or_make_member(
     if joins and member_id not in update.members:
         return ConsumerMember(member_id)
     member = update.group.get_member(member_id, instance_id)
-    check_member_epoch(member, request.member_epoch, owned)
+    check_member_epoch(member, request.member_epoch, owned_partitions)
     return member
 
 

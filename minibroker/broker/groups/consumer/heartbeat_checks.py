@@ -55,19 +55,23 @@ def _check_joining_heartbeat(request: ConsumerGroupHeartbeatRequest) -> None:
         )
 
 
-def check_member_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
+def check_member_epoch(member: ConsumerMember, epoch: int, owned_partitions: Partitions | None) -> None:
     """Check that the epoch is the member's. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
     The previous epoch is valid while the member owns nothing that it must revoke: it may have missed an answer.
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
-    if epoch < member.epoch and epoch == member.previous_epoch and _owns_only_assigned(owned, member.assigned):
+    if (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and _owns_only_assigned_partitions(owned_partitions, member.assigned)
+    ):
         return
     raise make_fenced_epoch_error("consumer", epoch, member.epoch)
 
 
-def _owns_only_assigned(owned: Partitions | None, assigned: PartitionEpochs) -> bool:
-    return owned is not None and all(
-        partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
+def _owns_only_assigned_partitions(owned_partitions: Partitions | None, assigned_partitions: PartitionEpochs) -> bool:
+    return owned_partitions is not None and all(
+        partitions <= assigned_partitions.get(topic_id, {}).keys() for topic_id, partitions in owned_partitions.items()
     )

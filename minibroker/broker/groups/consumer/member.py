@@ -67,14 +67,14 @@ class ConsumerMember(NamedTuple):
     pending_revocation: PartitionEpochs = {}
 
     def with_epoch_and_assignment(
-        self, epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
+        self, epoch: int, state: MemberState, assigned_partitions: PartitionEpochs, pending_revocation: PartitionEpochs
     ) -> ConsumerMember:
         """Return this member in another epoch; the present one is its previous one then."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,
             state=state,
-            assigned=assigned,
+            assigned=assigned_partitions,
             pending_revocation=pending_revocation,
         )
 

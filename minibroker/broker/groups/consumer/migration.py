@@ -134,9 +134,9 @@ def _convert_to_consumer_member(classic: ClassicGroup, member: Member) -> Consum
 # --- back to the classic protocol -------------------------------------------------------------------
 
 
-def must_downgrade_without_members(group: ConsumerGroupState, gone: Collection[str]) -> bool:
+def must_downgrade_without_members(group: ConsumerGroupState, leaving_members: Collection[str]) -> bool:
     """Return whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
-    staying = [member for member in group.members.values() if member.member_id not in gone]
+    staying = [member for member in group.members.values() if member.member_id not in leaving_members]
     if not all(member.classic for member in staying):
         return False
     cluster = group.context.cluster

@@ -28,11 +28,14 @@ class ReconciliationState(NamedTuple):
     subscription_changed: bool
     is_taken: Callable[[bytes, int], bool]
 
-    def may_still_own(self, revoked: PartitionEpochs) -> bool:
+    def may_still_own(self, revoked_partitions: PartitionEpochs) -> bool:
         """Return whether the member may still own some of these: without a report it may own all."""
         if self.owned is None:
             return True
-        return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())
+        return any(
+            not partitions.isdisjoint(revoked_partitions.get(topic_id, {}))
+            for topic_id, partitions in self.owned.items()
+        )
 
 
 def reconcile_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:

@@ -57,11 +57,11 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def has_member_epochs(self, member: ConsumerMember) -> bool:
+    def speaks_protocol_with_epochs(self, member: ConsumerMember) -> bool:
         return member.classic is None
 
-    def make_epoch_check(self, member: ConsumerMember, epoch: int) -> CheckPartition:
-        code, name = self.get_epoch_error_and_name(member)
+    def make_check_of_older_epoch(self, member: ConsumerMember, epoch: int) -> CheckPartition:
+        code, name = self.get_wrong_epoch_code_and_epoch_name(member)
 
         def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             since = member.get_owned_since_epoch(topic_id, partition)
@@ -136,7 +136,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
                 for partition in epochs:
                     self.owners[topic_id, partition] = member.member_id
 
-    def forget_owned_by_member(self, member_id: str) -> None:
+    def forget_partitions_owned_by_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for partitions in () if member is None else (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():

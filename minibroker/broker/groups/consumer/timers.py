@@ -24,13 +24,15 @@ class MemberTimers:
         self._clock = clock
         self._timers: dict[tuple[str, TimerPurpose], Timer] = {}
 
-    def start_timer(self, member_id: str, purpose: TimerPurpose, delay_ms: float, expired: Callable[[], None]) -> None:
-        """Call `expired` after the delay; a timer that runs already is restarted."""
+    def start_timer(
+        self, member_id: str, purpose: TimerPurpose, delay_ms: float, call_on_expiry: Callable[[], None]
+    ) -> None:
+        """Call `call_on_expiry` after the delay; a timer that runs already is restarted."""
         self.cancel_timers(member_id, purpose)
 
         def call_expired() -> None:
             del self._timers[member_id, purpose]
-            expired()
+            call_on_expiry()
 
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, call_expired)
 

@@ -148,13 +148,13 @@ class ConsumerGroupUpdate:
         for pattern in self._patterns.keys() - collect_subscribed_patterns(self.members.values()):
             self._record_pattern(pattern, None)
 
-    def _record_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
-        self.changes.append(consumer_records.make_pattern_topics_record(self.group.group_id, pattern, resolved))
+    def _record_pattern(self, pattern: str, resolved_pattern: ResolvedPattern | None) -> None:
+        self.changes.append(consumer_records.make_pattern_topics_record(self.group.group_id, pattern, resolved_pattern))
         self._patterns = {**self._patterns}
-        if resolved is None:
+        if resolved_pattern is None:
             del self._patterns[pattern]
         else:
-            self._patterns[pattern] = resolved
+            self._patterns[pattern] = resolved_pattern
 
     def _collect_subscribed_topics(self) -> set[str]:
         subscriptions = {member.topic_names for member in self.members.values()}
@@ -208,15 +208,15 @@ class ConsumerGroupUpdate:
     # --- one member -------------------------------------------------------------------------------
 
     def reconcile_member(
-        self, member: ConsumerMember, owned: Partitions | None, *, subscription_changed: bool
+        self, member: ConsumerMember, owned_partitions: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Bring a member a step nearer to its target; `owned` is what it reports to own. Raises KafkaError."""
+        """Bring a member a step nearer to its target; it reports to own `owned_partitions`. Raises KafkaError."""
         after = reconcile_member(
             member,
             ReconciliationState(
                 self.assignment_epoch,
                 self.target.get(member.member_id, {}),
-                owned,
+                owned_partitions,
                 find_subscribed_topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
                 subscription_changed,
                 self.group.is_partition_owned,
@@ -237,10 +237,10 @@ class ConsumerGroupUpdate:
             resolve_subscribed_patterns_soon(group)
 
 
-def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
+def find_preferred_assignor(members: Iterable[ConsumerMember], available_assignors: Sequence[str]) -> str:
     """Return the assignor that most members ask for; the first available one if nobody asks."""
-    votes = Counter(member.server_assignor for member in members if member.server_assignor in available)
-    return max(available, key=lambda name: votes[name])
+    votes = Counter(member.server_assignor for member in members if member.server_assignor in available_assignors)
+    return max(available_assignors, key=lambda name: votes[name])
 
 
 # --- patterns -----------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def _find_topics_matching_pattern(
 ) -> Steps[frozenset[str]]:
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
-        topics = yield from Pattern(pattern).select_matching(names)
+        topics = yield from Pattern(pattern).select_matching_names(names)
         return (yield from _filter_describable_topics(group, topics))
     except InvalidPattern as error:
         known = group.patterns.get(pattern)

@@ -48,10 +48,10 @@ class ShareMember(NamedTuple):
     previous_epoch: int = 0
     assigned: Partitions = {}
 
-    def with_epoch_and_assignment(self, epoch: int, assigned: Partitions) -> ShareMember:
+    def with_epoch_and_assignment(self, epoch: int, assigned_partitions: Partitions) -> ShareMember:
         """Return this member with an assignment; if that is of another epoch, the present one is its previous one."""
         previous = self.previous_epoch if epoch == self.epoch else self.epoch
-        return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned)
+        return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned_partitions)
 
 
 class ShareGroup(HeartbeatGroup[ShareMember]):
@@ -102,10 +102,11 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             raise make_fenced_epoch_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
-    def record_member_and_target(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
+    def record_member_and_target(self, member: ShareMember, states_being_initialized: StatesOf) -> Steps[ShareMember]:
         """Record what a member says, and bring it to the group's target; return it as it is then.
 
-        `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
+        `states_being_initialized` has the partitions that the group reads from now on. While `is_assigning`, no other
+        heartbeat may come.
         Raises KafkaError.
         """
         changes: list[GroupChange] = []
@@ -114,7 +115,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         if before is None or before[:5] != member[:5]:
             changes.append(_make_member_metadata_record(self.group_id, member))
         changed = before is None or before.topic_names != member.topic_names
-        initialized = {**self.initialized, **self._record_new_partitions(changes, begun)}
+        initialized = {**self.initialized, **self._record_new_partitions(changes, states_being_initialized)}
         epoch = self._begin_group_epoch_if_changed(changes, members, changed=changed or initialized != self.initialized)
         has_begun_epoch = epoch > self.epoch
         target, target_epoch = self.target, self.assignment_epoch
@@ -350,7 +351,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def check_offsets_may_be_deleted(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
-    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
         return None
 
     # --- its end --------------------------------------------------------------------------------------

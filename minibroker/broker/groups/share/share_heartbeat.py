@@ -44,7 +44,7 @@ def initialize_share_states(
 ) -> Steps[StatesOf]:
     """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
 
-    What cannot be begun now is tried again with the next heartbeat. Raises KafkaError as `heartbeat`.
+    What cannot be begun now is tried again with the next heartbeat. Raises KafkaError as `handle_share_heartbeat`.
     """
     begun: dict[bytes, tuple[str, frozenset[int]]] = {}
     if request.member_epoch == LEAVING_EPOCH:
@@ -66,7 +66,7 @@ def initialize_share_states(
     return begun
 
 
-def heartbeat(
+def handle_share_heartbeat(
     coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, initialized: StatesOf
 ) -> Steps[ShareGroupHeartbeatResponse]:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.

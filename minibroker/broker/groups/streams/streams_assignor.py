@@ -138,16 +138,16 @@ class _Assignment:
         self._active_quota.note_member_task_count(has)
         self._quota.note_member_task_count(has)
 
-    def _find_least_loaded_member(self, task: TaskId, *, without: bool = False) -> str | None:
+    def _find_least_loaded_member(self, task: TaskId, *, without_task: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
 
-        With `without`, the process must not have the task yet.
+        With `without_task`, the process must not have the task yet.
         """
         found, least = None, (0.0, 0)
         for member_id in self._had_standby.get(task, ()):
             process = self._process_of[member_id]
             load, count = process.load, process.counts[member_id]
-            if without and task in process.tasks:
+            if without_task and task in process.tasks:
                 continue
             if found is None or (load < least[0] and count < least[1]):
                 found, least = member_id, (load, count)
@@ -184,7 +184,7 @@ class _Assignment:
         for given in range(self._standby_count):
             if not (
                 self._assign_standby_unless_present(self._had_active.get(task), task)
-                or self._assign_standby_unless_present(self._find_least_loaded_member(task, without=True), task)
+                or self._assign_standby_unless_present(self._find_least_loaded_member(task, without_task=True), task)
             ):
                 return self._standby_count - given
         return 0
@@ -217,12 +217,15 @@ class _Assignment:
 
 
 def assign_tasks(
-    members: Mapping[str, MemberSpecification], tasks: Iterable[TaskId], stateful: Iterable[TaskId], standby_count: int
+    members: Mapping[str, MemberSpecification],
+    tasks: Iterable[TaskId],
+    stateful_tasks: Iterable[TaskId],
+    standby_count: int,
 ) -> Steps[dict[str, Tasks]]:
-    """Return the target of each member. `stateful` are the tasks that have `standby_count` standbys each."""
+    """Return the target of each member. `stateful_tasks` are the tasks that have `standby_count` standbys each."""
     if not members:
         return {}
-    every, kept = list(tasks), list(stateful) if standby_count else []
+    every, kept = list(tasks), list(stateful_tasks) if standby_count else []
     members = dict(sorted(members.items()))
     assignment = _Assignment(members, every, kept, standby_count)
     yield from assignment.note_previous_owners(members)

@@ -82,7 +82,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def make_epoch_check(self, member: StreamsMember, epoch: int) -> CheckPartition:
+    def make_check_of_older_epoch(self, member: StreamsMember, epoch: int) -> CheckPartition:
         def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
             if subtopology_id is None:
@@ -126,8 +126,8 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         """Return whether a member of the process has the task as a warm-up, or has still to give it up."""
         return self._has_member_in_process(self.warmup_keepers.get(task, ()), process_id)
 
-    def _has_member_in_process(self, keepers: Iterable[str], process_id: str) -> bool:
-        return any(self.members[each].process_id == process_id for each in keepers if each in self.members)
+    def _has_member_in_process(self, member_ids: Iterable[str], process_id: str) -> bool:
+        return any(self.members[each].process_id == process_id for each in member_ids if each in self.members)
 
     def remember_task_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
         """Remember what a member reports of its tasks, unless the members report too much of it together."""
@@ -258,7 +258,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             for task in list_tasks(tasks.warmup):
                 self.warmup_keepers.setdefault(task, set()).add(member.member_id)
 
-    def forget_owned_by_member(self, member_id: str) -> None:
+    def forget_partitions_owned_by_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for tasks in () if member is None else (member.assigned, member.pending_revocation):
             for task in list_tasks(tasks.active):
@@ -283,11 +283,11 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     }
 
 
-def _remove_member_of_task(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
-    members = keepers.get(task, set())
+def _remove_member_of_task(members_by_task: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
+    members = members_by_task.get(task, set())
     members.discard(member_id)
     if not members:
-        keepers.pop(task, None)
+        members_by_task.pop(task, None)
 
 
 def _make_stale_epoch_error(message: str) -> KafkaError:

@@ -47,7 +47,7 @@ class HeartbeatAnswer(NamedTuple):
     missing: Mapping[str, NewTopic]
 
 
-def heartbeat(
+def handle_streams_heartbeat(
     coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest, caller: Caller, version: int
 ) -> HeartbeatAnswer:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
@@ -59,7 +59,7 @@ def heartbeat(
         left = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
         return HeartbeatAnswer(left, {})
     owned = parse_owned_tasks(request)
-    group, replaced = _find_group_and_replaced(coordinator, request)
+    group, replaced = _find_group_and_replaced_group(coordinator, request)
     is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
     update = StreamsGroupUpdate(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
@@ -74,7 +74,7 @@ def heartbeat(
     if was_empty:
         group.begin_initial_rebalance_delay(lambda: make_target_assignments_soon(group))
     in_place = version >= FIRST_WITH_WARM_UPS
-    after = update.reconcile_member(after, update.find_or_make_target(after), owned, in_place=in_place)
+    after = update.reconcile_member(after, update.find_or_make_current_target(after), owned, in_place=in_place)
     update.append_changes()
     group.restart_session_timeout(after.member_id)
     if (after.epoch, after.state) != (before.epoch, before.state):
@@ -91,7 +91,7 @@ def heartbeat(
     )
 
 
-def _find_group_and_replaced(
+def _find_group_and_replaced_group(
     coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest
 ) -> tuple[StreamsGroup, Group | None]:
     """Return the group, and the one whose place it takes. A member that joins makes it, also from an empty classic one.
@@ -132,7 +132,7 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
 
 
 def _find_or_make_member(
-    update: StreamsGroupUpdate, request: StreamsGroupHeartbeatRequest, owned: Tasks | None
+    update: StreamsGroupUpdate, request: StreamsGroupHeartbeatRequest, owned_tasks: Tasks | None
 ) -> StreamsMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     group, member_id, instance_id = update.group, request.member_id, request.instance_id
@@ -141,7 +141,7 @@ def _find_or_make_member(
             return _find_or_make_static_member(update, member_id, instance_id)
         return group.members.get(member_id) or StreamsMember(member_id)
     member = group.get_member(member_id, instance_id)
-    check_member_epoch(member, request.member_epoch, owned)
+    check_member_epoch(member, request.member_epoch, owned_tasks)
     return member
 
 

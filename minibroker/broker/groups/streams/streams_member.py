@@ -56,14 +56,14 @@ class StreamsMember(NamedTuple):
     pending_revocation: AssignedTasks = NOTHING_ASSIGNED
 
     def with_epoch_and_assignment(
-        self, epoch: int, state: MemberState, assigned: AssignedTasks, pending_revocation: AssignedTasks
+        self, epoch: int, state: MemberState, assigned_tasks: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
         """Return this member in another epoch; the present one is its previous one then."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,
             state=state,
-            assigned=assigned,
+            assigned=assigned_tasks,
             pending_revocation=pending_revocation,
         )
 

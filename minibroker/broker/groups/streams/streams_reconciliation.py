@@ -53,9 +53,9 @@ class TaskCircumstances(NamedTuple):
         """Return whether the member may still run some of these: without a report it may run all."""
         return self.owned is None or self.owned.has_common_task(revoked_tasks)
 
-    def must_wait_for_revocation(self, revoked: AssignedTasks) -> bool:
+    def must_wait_for_revocation(self, revoked_tasks: AssignedTasks) -> bool:
         """Return whether there is anything to give up, and the member may still run some of it."""
-        return not revoked.is_empty and self.may_member_run_any(revoked)
+        return not revoked_tasks.is_empty and self.may_member_run_any(revoked_tasks)
 
 
 def reconcile_member(member: StreamsMember, circumstances: TaskCircumstances) -> StreamsMember:
@@ -106,7 +106,7 @@ def _move_member_toward_target(member: StreamsMember, circumstances: TaskCircums
     active = dict(kept.active)
     for each, partitions in given.active.items():
         active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
-    after = AssignedTasks(active, _join_tasks(kept.standby, given.standby), _join_tasks(kept.warmup, given.warmup))
+    after = AssignedTasks(active, _unite_tasks(kept.standby, given.standby), _unite_tasks(kept.warmup, given.warmup))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
     return member.with_epoch_and_assignment(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
 
@@ -115,21 +115,23 @@ def _move_member_toward_target(member: StreamsMember, circumstances: TaskCircums
 
 
 def _revoke_tasks_with_changed_role(
-    assigned: AssignedTasks, target: Tasks, kept_tasks: AssignedTasks, revoked_tasks: AssignedTasks
+    assigned_tasks: AssignedTasks, target: Tasks, kept_tasks: AssignedTasks, revoked_tasks: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
 
     A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
     """
-    demoted = _intersect_tasks(target.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
+    demoted = _intersect_tasks(
+        target.standby, {each: frozenset(epochs) for each, epochs in assigned_tasks.active.items()}
+    )
     standby, warmup = (
-        _intersect_tasks(target.standby, assigned.warmup),
-        _intersect_tasks(target.warmup, assigned.standby),
+        _intersect_tasks(target.standby, assigned_tasks.warmup),
+        _intersect_tasks(target.warmup, assigned_tasks.standby),
     )
     return (
         kept_tasks._replace(
-            standby=_join_tasks(kept_tasks.standby, _join_tasks(demoted, standby)),
-            warmup=_join_tasks(kept_tasks.warmup, warmup),
+            standby=_unite_tasks(kept_tasks.standby, _unite_tasks(demoted, standby)),
+            warmup=_unite_tasks(kept_tasks.warmup, warmup),
         ),
         revoked_tasks._replace(
             standby=_subtract_tasks(revoked_tasks.standby, warmup),
@@ -139,7 +141,7 @@ def _revoke_tasks_with_changed_role(
 
 
 def _revoke_tasks_becoming_active(
-    assigned: AssignedTasks,
+    assigned_tasks: AssignedTasks,
     new_tasks: Tasks,
     kept_tasks: AssignedTasks,
     revoked_tasks: AssignedTasks,
@@ -153,8 +155,12 @@ def _revoke_tasks_becoming_active(
     now: TaskSet = {} if circumstances.must_wait_for_revocation(revoked_tasks) else new_tasks.active
     return (
         kept_tasks._replace(
-            standby=_join_tasks(kept_tasks.standby, _subtract_tasks(_intersect_tasks(assigned.standby, target), now)),
-            warmup=_join_tasks(kept_tasks.warmup, _subtract_tasks(_intersect_tasks(assigned.warmup, target), now)),
+            standby=_unite_tasks(
+                kept_tasks.standby, _subtract_tasks(_intersect_tasks(assigned_tasks.standby, target), now)
+            ),
+            warmup=_unite_tasks(
+                kept_tasks.warmup, _subtract_tasks(_intersect_tasks(assigned_tasks.warmup, target), now)
+            ),
         ),
         revoked_tasks,
     )
@@ -181,22 +187,22 @@ def _subtract_tasks(tasks: TaskSet, others: AnyTasks) -> TaskSet:
     return {each: rest for each in tasks if (rest := tasks[each].difference(others.get(each, ())))}
 
 
-def _join_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet:
+def _unite_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet:
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 
-def _select_free_tasks(tasks: Tasks, circumstances: TaskCircumstances, own: AssignedTasks) -> Tasks:
-    """Return those of the tasks that nobody has who must give them up first; the member's `own` change in place."""
+def _select_free_tasks(tasks: Tasks, circumstances: TaskCircumstances, own_tasks: AssignedTasks) -> Tasks:
+    """Return the tasks that nobody has who must give them up first; the member's `own_tasks` change in place."""
     at = circumstances
 
     def is_standby(task: TaskId) -> bool:
-        return at.is_standby_here(task) and not contains_task(own.standby, task)
+        return at.is_standby_here(task) and not contains_task(own_tasks.standby, task)
 
     def is_warmup(task: TaskId) -> bool:
-        return at.is_warmup_here(task) and not contains_task(own.warmup, task)
+        return at.is_warmup_here(task) and not contains_task(own_tasks.warmup, task)
 
     def is_active(task: TaskId) -> bool:
-        return at.is_active_here(task) and not contains_task(own.active, task)
+        return at.is_active_here(task) and not contains_task(own_tasks.active, task)
 
     return Tasks(
         _drop_taken_tasks(tasks.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),

@@ -29,7 +29,7 @@ from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
 from minibroker.broker.groups.streams.topology import (
     ConfiguredTopology,
     HeartbeatStatus,
-    SaidTopology,
+    ReportedTopology,
     Topology,
     TopologyProblem,
     configure_topology,
@@ -40,7 +40,7 @@ from minibroker.broker.groups.streams.warm_ups import (
     WarmUpSettings,
     WarmUpSituation,
     WarmUpStep,
-    choose_next_step_to_target,
+    choose_next_warm_up_step,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
@@ -53,7 +53,7 @@ PORTION = 20  # records of members' targets, which are appended together
 STANDBY_REPLICAS = "num.standby.replicas"  # as its value is recorded
 
 
-class TargetForNow(NamedTuple):
+class CurrentTarget(NamedTuple):
     """What a member is brought nearer to now."""
 
     epoch: int
@@ -129,13 +129,13 @@ class StreamsGroupUpdate:
             self._offsets[member_id] = self._get_task_offsets(member_id).make_updated_offsets(said, ends)
         self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
 
-    def check_or_set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
+    def check_or_set_topology(self, reported_topology: ReportedTopology | None, member: StreamsMember) -> None:
         """Take the topology of the first member to join; the others must have the same, or an older one.
 
         Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
         """
-        if said is not None:
-            topology = parse_topology(said)
+        if reported_topology is not None:
+            topology = parse_topology(reported_topology)
             if self._topology is None:
                 self._topology, self.configured = topology, None
                 self._changes.append(streams_recording.make_topology_record(self.group.group_id, topology))
@@ -146,7 +146,7 @@ class StreamsGroupUpdate:
             detail = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
             self.status.append(TopologyProblem(HeartbeatStatus.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
 
-    def refresh_topology_topics(self, owned: Tasks | None) -> None:
+    def refresh_topology_topics(self, owned_tasks: Tasks | None) -> None:
         """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
         topology, image = self._get_known_topology(), self._cluster.image
         if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
@@ -156,7 +156,7 @@ class StreamsGroupUpdate:
                 self.configured = configure_topology(topology, image)
             self._metadata_hash = found
         if self.configured.is_ready:
-            check_owned_tasks(owned, self.configured)
+            check_owned_tasks(owned_tasks, self.configured)
 
     def _get_known_topology(self) -> Topology:
         if self._topology is None:
@@ -177,7 +177,7 @@ class StreamsGroupUpdate:
         validated = topology.epoch if self.configured and self.configured.is_ready else NOT_VALIDATED
         if self._changed or validated != group.validated_epoch or configs != group.assignment_configs:
             self._refines = False
-        elif self._may_begin_next_step(member_id):
+        elif self._may_begin_next_warm_up_step(member_id):
             self._refines = True
         else:
             return
@@ -192,7 +192,7 @@ class StreamsGroupUpdate:
         """Return a config of the group."""
         return get_group_config(self._cluster, self.group.group_id, name)
 
-    def _may_begin_next_step(self, member_id: str) -> bool:
+    def _may_begin_next_warm_up_step(self, member_id: str) -> bool:
         step = self.group.step
         return (
             step is not None
@@ -207,33 +207,33 @@ class StreamsGroupUpdate:
             self.get_group_config("streams.acceptable.recovery.lag"),
         )
 
-    def find_or_make_target(self, member: StreamsMember) -> TargetForNow | None:
+    def find_or_make_current_target(self, member: StreamsMember) -> CurrentTarget | None:
         """Return what to bring a member nearer to, after making a new target if that is due and takes little time.
 
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
         """
         if self.group.initial_delay is not None:
             self._report_assignment_delayed("initial rebalance delay")
-            return TargetForNow(self._assignment_epoch, NO_TASKS)
+            return CurrentTarget(self._assignment_epoch, NO_TASKS)
         if self._must_delay_target():
             self._report_assignment_delayed("assignment interval")
-        self._assigns_later = self.is_target_or_step_due and not self._is_small_assignment()
+        self._assigns_later = self.is_target_or_warm_up_step_due and not self._is_small_assignment()
         if self._is_target_due and not self._assigns_later:
-            run_all_steps(self._assign_tasks())
-        step = self._step_to_target
+            run_all_steps(self._assign_tasks_or_keep_target())
+        step = self._current_warm_up_step
         if step is None and self._assigns_later and member.epoch != JOINING_EPOCH:
             return None
-        tasks = (step or run_all_steps(self._choose_step_to_target())).tasks.get(member.member_id)
+        tasks = (step or run_all_steps(self._choose_warm_up_step())).tasks.get(member.member_id)
         target = self._target.get(member.member_id, NO_TASKS) if tasks is None else tasks
-        return TargetForNow(self._assignment_epoch, target)
+        return CurrentTarget(self._assignment_epoch, target)
 
     @property
-    def is_target_or_step_due(self) -> bool:
+    def is_target_or_warm_up_step_due(self) -> bool:
         """Whether a target is due, or a step to it."""
-        return self._is_target_due or self._step_to_target is None
+        return self._is_target_due or self._current_warm_up_step is None
 
     @property
-    def _step_to_target(self) -> WarmUpStep | None:
+    def _current_warm_up_step(self) -> WarmUpStep | None:
         return self._step if self._step is not None and self._step.epoch == self._assignment_epoch else None
 
     @property
@@ -264,10 +264,10 @@ class StreamsGroupUpdate:
     def make_target_if_due(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
         if self._is_target_due:
-            yield from self._assign_tasks()
-        yield from self._choose_step_to_target()
+            yield from self._assign_tasks_or_keep_target()
+        yield from self._choose_warm_up_step()
 
-    def _assign_tasks(self) -> Steps[None]:
+    def _assign_tasks_or_keep_target(self) -> Steps[None]:
         """Make a target for the group's epoch; one that began only for another step has the same as before."""
         made_ms = self.group.assignment_timestamp_ms
         if not self._refines:
@@ -276,7 +276,7 @@ class StreamsGroupUpdate:
         self._changes.append(streams_recording.make_target_epoch_record(self.group.group_id, self._epoch, made_ms))
         self._assignment_epoch = self._epoch
 
-    def _choose_step_to_target(self) -> Steps[WarmUpStep]:
+    def _choose_warm_up_step(self) -> Steps[WarmUpStep]:
         found = self.configured.subtopologies or {} if self.configured and self.configured.is_ready else {}
         situation = WarmUpSituation(
             self.members,
@@ -285,7 +285,7 @@ class StreamsGroupUpdate:
             self._collect_task_offsets(),
             {**self.group.warms_up, **self._warms_up},
         )
-        step = self._step = yield from choose_next_step_to_target(
+        step = self._step = yield from choose_next_warm_up_step(
             situation, self._assignment_epoch, self._make_warm_up_settings()
         )
         return step
@@ -322,9 +322,9 @@ class StreamsGroupUpdate:
     # --- one member -------------------------------------------------------------------------------
 
     def reconcile_member(
-        self, member: StreamsMember, target: TargetForNow | None, owned: Tasks | None, *, in_place: bool
+        self, member: StreamsMember, target: CurrentTarget | None, owned_tasks: Tasks | None, *, in_place: bool
     ) -> StreamsMember:
-        """Bring a member a step nearer to its target; `owned` are the tasks that it reports to run.
+        """Bring a member a step nearer to its target; `owned_tasks` are the tasks that it reports to run.
 
         With `in_place`, tasks change their roles in place.
         """
@@ -336,7 +336,7 @@ class StreamsGroupUpdate:
             TaskCircumstances(
                 target.epoch,
                 target.tasks,
-                owned,
+                owned_tasks,
                 group.is_task_active,
                 partial(group.is_task_active_in_process, process_id),
                 partial(group.is_task_standby_in_process, process_id),
@@ -359,11 +359,11 @@ class StreamsGroupUpdate:
         for member_id, offsets in self._offsets.items():
             self.group.remember_task_offsets(member_id, offsets)
         self.group.warms_up.update(self._warms_up)
-        self._set_step_of_group()
+        self._set_warm_up_step_of_group()
         if self._assigns_later:
             make_target_assignments_soon(self.group)
 
-    def _set_step_of_group(self) -> None:
+    def _set_warm_up_step_of_group(self) -> None:
         self.group.step = self._step
         if self._refines:
             self.group.refining_epoch = self._epoch
@@ -379,7 +379,7 @@ class StreamsGroupUpdate:
             self.group.append_changes(portion)
             yield
         if not self.is_obsolete:
-            self._set_step_of_group()
+            self._set_warm_up_step_of_group()
 
     @property
     def is_obsolete(self) -> bool:
@@ -413,7 +413,7 @@ def make_target_assignments(group: StreamsGroup) -> Steps[None]:
         while (
             not group.is_empty
             and group.configured is not None
-            and (update := StreamsGroupUpdate(group)).is_target_or_step_due
+            and (update := StreamsGroupUpdate(group)).is_target_or_warm_up_step_due
         ):
             yield from update.make_target_if_due()
             yield from update.append_changes_in_portions()

@@ -79,10 +79,10 @@ def parse_owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     return Tasks(parse_task_set(active), parse_task_set(standby), parse_task_set(warmup))
 
 
-def check_owned_tasks(owned: Tasks | None, configured: ConfiguredTopology) -> None:
+def check_owned_tasks(owned_tasks: Tasks | None, configured: ConfiguredTopology) -> None:
     """Check that the topology has the tasks that a member reports. Raises KafkaError(INVALID_REQUEST)."""
-    if owned is not None and configured.subtopologies is not None:
-        for tasks in owned:
+    if owned_tasks is not None and configured.subtopologies is not None:
+        for tasks in owned_tasks:
             for subtopology_id, partitions in tasks.items():
                 _check_owned_task(subtopology_id, partitions, configured.subtopologies.get(subtopology_id))
 
@@ -98,13 +98,18 @@ def _check_owned_task(
             raise make_invalid_request_error(f"{message}Number of tasks for this subtopology: {subtopology.task_count}")
 
 
-def check_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+def check_member_epoch(member: StreamsMember, epoch: int, owned_tasks: Tasks | None) -> None:
     """Check that the epoch is the member's. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
     The previous epoch is valid while the member has nothing that it must give up: it may have missed an answer.
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
-    if epoch < member.epoch and epoch == member.previous_epoch and owned and owned.is_subset_of(member.assigned):
+    if (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and owned_tasks
+        and owned_tasks.is_subset_of(member.assigned)
+    ):
         return
     raise make_fenced_epoch_error("streams", epoch, member.epoch)

@@ -16,7 +16,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 UNKNOWN_OFFSET = (1 << 63) - 1  # what a member reports before it knows
 
 
-class SaidOffset(Protocol):
+class ReportedOffset(Protocol):
     """The offset of a task in a request."""
 
     subtopology_id: str
@@ -31,12 +31,12 @@ class TaskOffsets(NamedTuple):
     ends: Mapping[TaskId, int] = {}
 
     def make_updated_offsets(
-        self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None
+        self, restored_offsets: Sequence[ReportedOffset] | None, end_offsets: Sequence[ReportedOffset] | None
     ) -> TaskOffsets:
         """Return the offsets after a heartbeat; None means as before. Raises KafkaError(INVALID_REQUEST)."""
         return TaskOffsets(
-            self.restored if restored is None else _group_by_task(restored),
-            self.ends if ends is None else _group_by_task(ends),
+            self.restored if restored_offsets is None else _group_by_task(restored_offsets),
+            self.ends if end_offsets is None else _group_by_task(end_offsets),
         )
 
     def is_caught_up(self, task: TaskId, acceptable_lag: int) -> bool:
@@ -48,7 +48,7 @@ class TaskOffsets(NamedTuple):
 NO_OFFSETS = TaskOffsets()
 
 
-def _group_by_task(reported: Sequence[SaidOffset]) -> dict[TaskId, int]:
+def _group_by_task(reported: Sequence[ReportedOffset]) -> dict[TaskId, int]:
     if len(reported) > MAXIMUM_TASKS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A member may report {MAXIMUM_TASKS} task offsets at most.")
     found: dict[TaskId, int] = {}

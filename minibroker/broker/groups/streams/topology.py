@@ -22,7 +22,7 @@ from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatReq
 
 Subtopology = StreamsGroupTopologyValue.Subtopology
 TopicInfo = StreamsGroupTopologyValue.TopicInfo
-SaidTopology = StreamsGroupHeartbeatRequest.Topology
+ReportedTopology = StreamsGroupHeartbeatRequest.Topology
 
 MAXIMUM_NAMES = 2000  # of topics, their configs, and subtopologies in one topology
 MAXIMUM_TASKS = 5000
@@ -73,7 +73,7 @@ class Topology:
         return frozenset((*self.subtopology_ids, *changelogs))
 
 
-def parse_topology(topology: SaidTopology) -> Topology:
+def parse_topology(topology: ReportedTopology) -> Topology:
     """Return the topology of a request that has passed `check_topology_size`."""
     value = StreamsGroupTopologyValue
     return Topology(
@@ -112,7 +112,7 @@ def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo
     )
 
 
-def check_topology_size(topology: SaidTopology) -> None:
+def check_topology_size(topology: ReportedTopology) -> None:
     """Check that a topology has not too many names, and no subtopology twice.
 
     Raises KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST.
@@ -134,7 +134,7 @@ def check_topology_size(topology: SaidTopology) -> None:
             raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
 
 
-def list_topology_topic_names(topology: SaidTopology) -> dict[str, None]:
+def list_topology_topic_names(topology: ReportedTopology) -> dict[str, None]:
     """Return the names of all topics of a topology, each once, as the client lists them."""
     return {
         name: None

@@ -112,17 +112,17 @@ class _MemberPatch:
     def apply_to_tasks(self, target: Tasks) -> Tasks:
         """Return the tasks of a member with this target."""
         return Tasks(
-            _change_task_set(target.active, self.active, self.not_active),
-            _change_task_set(target.standby, self.standby, self.not_standby),
+            _add_and_remove_tasks(target.active, self.active, self.not_active),
+            _add_and_remove_tasks(target.standby, self.standby, self.not_standby),
             group_by_subtopology(self.warmup),
         )
 
 
-def _change_task_set(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -> TaskSet:
+def _add_and_remove_tasks(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -> TaskSet:
     return group_by_subtopology((set(list_tasks(tasks)) | added) - removed) if added or removed else tasks
 
 
-def choose_next_step_to_target(situation: WarmUpSituation, epoch: int, settings: WarmUpSettings) -> Steps[WarmUpStep]:
+def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: WarmUpSettings) -> Steps[WarmUpStep]:
     """Return the next step to the target of an epoch."""
     known = [situation.warms_up.get(member_id) for member_id in situation.members]
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())

@@ -38,7 +38,9 @@ class AvroSchema:
 
     def get_comparable_text(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return _write_unless_too_deep(partial(write_normalized_schema, self.type, self._referenced, converts=False))
+        return _write_unless_too_deep(
+            partial(write_normalized_schema, self.type, self._referenced, converts_defaults=False)
+        )
 
     def list_field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""

@@ -87,7 +87,7 @@ class TypeComparison:
 
     def _find_incompatibilities(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
         if reader.java_name == writer.java_name:
-            return self._compare_same_kind(reader, writer, path)
+            return self._compare_types_of_same_kind(reader, writer, path)
         if writer.kind == "union":
             return [each for branch in writer.branches for each in self.compare_types(reader, branch)]
         if reader.kind == "union":
@@ -112,7 +112,7 @@ class TypeComparison:
                     known.setdefault(name, []).append(branch)
         return [*known.get(AvroName(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
 
-    def _compare_same_kind(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
+    def _compare_types_of_same_kind(self, reader: AvroType, writer: AvroType, path: SchemaPath) -> list[DifferencePart]:
         if reader.kind == "union":
             return [
                 _make_missing_branch_difference(branch, (*path, str(index)))
@@ -152,9 +152,9 @@ class TypeComparison:
         return parts
 
 
-def _find_writer_field(field: AvroField, written: dict[str, AvroField]) -> AvroField | None:
+def _find_writer_field(field: AvroField, writer_fields: dict[str, AvroField]) -> AvroField | None:
     """Return the field of the writer that a field of the reader reads, by its name or an alias."""
-    return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
+    return next((writer_fields[name] for name in (field.name, *field.aliases) if name in writer_fields), None)
 
 
 def _make_missing_branch_difference(writer: AvroType, path: SchemaPath) -> TypeDifference:

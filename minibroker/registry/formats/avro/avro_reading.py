@@ -52,9 +52,9 @@ class _AvroReader:
         self._compound: dict[str, Callable[[AvroType], Any]] = {
             "record": lambda schema: {field.name: self.read_value(field.type) for field in schema.fields},
             "error": lambda schema: {field.name: self.read_value(field.type) for field in schema.fields},
-            "enum": lambda schema: self._read_choice(schema.symbols),
+            "enum": lambda schema: self._read_index_and_choose(schema.symbols),
             "fixed": lambda schema: self._read_bytes(schema.size),
-            "union": lambda schema: self.read_value(self._read_choice(schema.branches)),
+            "union": lambda schema: self.read_value(self._read_index_and_choose(schema.branches)),
             "array": self._read_array,
             "map": self._read_map,
         }
@@ -101,7 +101,7 @@ class _AvroReader:
         except UnicodeDecodeError as error:
             raise InvalidData(f"a string is not UTF-8: {error}") from None
 
-    def _read_choice(self, choices: Sequence[Any]) -> Any:
+    def _read_index_and_choose(self, choices: Sequence[Any]) -> Any:
         """Return that of some choices whose index comes next."""
         index = self._read_long()
         if not 0 <= index < len(choices):

@@ -39,9 +39,9 @@ class AvroName(NamedTuple):
         """The name with its namespace."""
         return self.simple if self.space is None else f"{self.space}.{self.simple}"
 
-    def format_in_namespace(self, space: str | None) -> str:
+    def format_in_namespace(self, namespace: str | None) -> str:
         """Return the name as it is written within a namespace."""
-        if self.space is not None and self.space == space and self.simple not in ALL_KINDS:
+        if self.space is not None and self.space == namespace and self.simple not in ALL_KINDS:
             return self.simple
         return self.full
 
@@ -113,49 +113,49 @@ class AvroParser:
             raise InvalidSchema(str(error)) from None
         return self._parse_type(node, None)
 
-    def _parse_type(self, node: Any, space: str | None) -> AvroType:
+    def _parse_type(self, node: Any, namespace: str | None) -> AvroType:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise InvalidSchema(f"The types are nested more than {DEPTH_MAX} deep")
         try:
             if isinstance(node, str):
-                return self._find_type(node, space)
+                return self._find_type(node, namespace)
             if isinstance(node, dict):
-                return self._parse_complex_type(node, space)
+                return self._parse_complex_type(node, namespace)
             if isinstance(node, list):
-                return self._parse_union(node, space)
+                return self._parse_union(node, namespace)
         finally:
             self._depth -= 1
         raise InvalidSchema(f"Schema not yet supported: {format_json(node)}")
 
-    def _find_known_type(self, text: str, space: str | None) -> AvroType | None:
+    def _find_known_type(self, text: str, namespace: str | None) -> AvroType | None:
         if text in PLAIN:
             return PLAIN[text]
-        name = _parse_name(text, space)
+        name = _parse_name(text, namespace)
         return self.names.get(name.full) or self.names.get(name.simple)
 
-    def _find_type(self, text: str, space: str | None) -> AvroType:
-        found = self._find_known_type(text, space)
+    def _find_type(self, text: str, namespace: str | None) -> AvroType:
+        found = self._find_known_type(text, namespace)
         if found is None:
             raise InvalidSchema(f"Undefined name: {format_json(text)}")
         return found
 
-    def _parse_complex_type(self, node: dict[str, Any], space: str | None) -> AvroType:
+    def _parse_complex_type(self, node: dict[str, Any], namespace: str | None) -> AvroType:
         kind = node.get("type")
         if not isinstance(kind, str):
             raise InvalidSchema(f"No type: {format_json(node)}")
         if kind in PRIMITIVES:
             made = AvroType(kind)
         elif kind in NAMED:
-            return self._make_named_type(kind, node, space)
+            return self._make_named_type(kind, node, namespace)
         elif kind in ("array", "map"):
             made = AvroType(kind)
             part, what = ("items", "array") if kind == "array" else ("values", "map")
             if part not in node:
                 raise InvalidSchema(f"No {part} type: {format_json(node)}")
-            made.element = self._parse_element(node[part], space, what)
+            made.element = self._parse_element(node[part], namespace, what)
         else:
-            other = self._find_known_type(kind, space)
+            other = self._find_known_type(kind, namespace)
             if other is None:
                 raise InvalidSchema(f"Type not supported: {kind}")
             return other
@@ -165,30 +165,30 @@ class AvroParser:
         made.props = props
         return made
 
-    def _parse_element(self, node: Any, space: str | None, name: str) -> AvroType:
-        if isinstance(node, str) and self._find_known_type(node, space) is None:
+    def _parse_element(self, node: Any, namespace: str | None, name: str) -> AvroType:
+        if isinstance(node, str) and self._find_known_type(node, namespace) is None:
             raise InvalidSchema(
                 f'{format_json(node)} is not a defined name. The type of the "{name}" field must be a defined name or '
                 'a {"type": ...} expression.'
             )
-        return self._parse_type(node, space)
+        return self._parse_type(node, namespace)
 
-    def _make_named_type(self, kind: str, node: dict[str, Any], space: str | None) -> AvroType:
+    def _make_named_type(self, kind: str, node: dict[str, Any], namespace: str | None) -> AvroType:
         given = node.get("name")
         if not isinstance(given, str):
             raise InvalidSchema(f"No name in schema: {format_json(node)}")
         own_space = node.get("namespace")
-        name = _parse_name(given, own_space if isinstance(own_space, str) else space)
+        name = _parse_name(given, own_space if isinstance(own_space, str) else namespace)
         _check_name(name.simple)
         made = AvroType(kind, name)
         made.doc = _get_optional_text(node, "doc")
         if kind == "enum":
-            _fill_enum(made, node)
+            _set_symbols_of_enum(made, node)
         elif kind == "fixed":
             made.size = _get_fixed_size(node)
         self._define_type(made, name)
         if kind in ("record", "error"):
-            self._fill_record(made, node, name.space)
+            self._set_fields_of_record(made, node, name.space)
         made.props = {
             key: value for key, value in node.items() if key not in RESERVED and (kind, key) != ("enum", "default")
         }
@@ -200,26 +200,26 @@ class AvroParser:
             raise InvalidSchema(f"Can't redefine: {name.full}")
         self.names[name.full] = named_type
 
-    def _fill_record(self, record: AvroType, node: dict[str, Any], space: str | None) -> None:
+    def _set_fields_of_record(self, record: AvroType, node: dict[str, Any], namespace: str | None) -> None:
         fields = node.get("fields")
         if not isinstance(fields, list):
             raise InvalidSchema(f"Record has no fields: {format_json(node)}")
         seen: dict[str, AvroField] = {}
         for each in fields:
-            field = self._parse_field(each, space)
+            field = self._parse_field(each, namespace)
             if field.name in seen:
                 raise InvalidSchema(f"Duplicate field {field.name} in record {record.full_name}")
             seen[field.name] = field
         record.fields = tuple(seen.values())
 
-    def _parse_field(self, node: Any, space: str | None) -> AvroField:
+    def _parse_field(self, node: Any, namespace: str | None) -> AvroField:
         name = node.get("name") if isinstance(node, dict) else None
         if not isinstance(name, str):
             raise InvalidSchema(f"No field name: {format_json(node)}")
         _check_name(name)
         if node.get("type") is None:
             raise InvalidSchema(f"No field type: {format_json(node)}")
-        kind = self._parse_element(node["type"], space, name)
+        kind = self._parse_element(node["type"], namespace, name)
         order = _get_optional_text(node, "order") or "ascending"
         if order.lower() not in ORDERS:
             raise InvalidSchema(f"No enum constant org.apache.avro.Schema.Field.Order.{order.upper()}")
@@ -232,11 +232,11 @@ class AvroParser:
         doc = _get_optional_text(node, "doc")
         return AvroField(name, kind, doc, has_default, default, order.lower(), tuple(_list_aliases(node)), props)
 
-    def _parse_union(self, nodes: list[Any], space: str | None) -> AvroType:
+    def _parse_union(self, nodes: list[Any], namespace: str | None) -> AvroType:
         union = AvroType("union")
         seen: dict[str, AvroType] = {}
         for node in nodes:
-            branch = self._parse_type(node, space)
+            branch = self._parse_type(node, namespace)
             if branch.kind == "union":
                 raise InvalidSchema(f"Nested union: {format_json(nodes)}")
             if branch.full_name in seen:
@@ -246,9 +246,9 @@ class AvroParser:
         return union
 
 
-def _parse_name(text: str, space: str | None) -> AvroName:
+def _parse_name(text: str, namespace: str | None) -> AvroName:
     head, dot, simple = text.rpartition(".")
-    return AvroName(simple, head or None) if dot else AvroName(text, space or None)
+    return AvroName(simple, head or None) if dot else AvroName(text, namespace or None)
 
 
 def _check_name(name: str) -> None:
@@ -277,7 +277,7 @@ def _list_aliases(node: Mapping[str, Any]) -> Iterable[str]:
     return dict.fromkeys(found)
 
 
-def _fill_enum(enum_type: AvroType, node: dict[str, Any]) -> None:
+def _set_symbols_of_enum(enum_type: AvroType, node: dict[str, Any]) -> None:
     symbols = node.get("symbols")
     if not isinstance(symbols, list):
         raise InvalidSchema(f"Enum has no symbols: {format_json(node)}")
@@ -319,7 +319,7 @@ class DefaultsCheck:
     def __init__(self) -> None:
         self._left = CHECKS_MAX
 
-    def is_valid(self, kind: AvroType, value: Any) -> bool:
+    def is_valid(self, avro_type: AvroType, value: Any) -> bool:
         """Return whether a JSON value may be a default of a type; that of a union may be one of any branch.
 
         Raises InvalidSchema if that takes too long.
@@ -327,11 +327,11 @@ class DefaultsCheck:
         self._left -= 1
         if self._left < 0:
             raise InvalidSchema(f"The defaults have more than {CHECKS_MAX:,} values to be checked")
-        match kind.kind:
+        match avro_type.kind:
             case "string" | "bytes" | "enum" | "fixed":
                 return isinstance(value, str)
             case "int" | "long":
-                limit = INT_MAX if kind.kind == "int" else LONG_MAX
+                limit = INT_MAX if avro_type.kind == "int" else LONG_MAX
                 return isinstance(value, int) and not isinstance(value, bool) and -limit - 1 <= value <= limit
             case "float" | "double":
                 return isinstance(value, int | float) and not isinstance(value, bool)
@@ -340,12 +340,14 @@ class DefaultsCheck:
             case "null":
                 return value is None
             case "array":
-                return isinstance(value, list) and all(self.is_valid(kind.element, each) for each in value)
+                return isinstance(value, list) and all(self.is_valid(avro_type.element, each) for each in value)
             case "map":
-                return isinstance(value, dict) and all(self.is_valid(kind.element, each) for each in value.values())
+                return isinstance(value, dict) and all(
+                    self.is_valid(avro_type.element, each) for each in value.values()
+                )
             case "union":
-                return any(self.is_valid(branch, value) for branch in kind.branches)
-        return isinstance(value, dict) and all(self._has_valid_value(field, value) for field in kind.fields)
+                return any(self.is_valid(branch, value) for branch in avro_type.branches)
+        return isinstance(value, dict) and all(self._has_valid_value(field, value) for field in avro_type.fields)
 
     def _has_valid_value(self, field: AvroField, value: dict[str, Any]) -> bool:
         """Return whether there is a value for a field, whose default was checked where it is declared."""

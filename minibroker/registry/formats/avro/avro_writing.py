@@ -28,14 +28,16 @@ LOGICAL_TYPES: Final = {
 _NOTHING: Final = object()  # the default that Java sees where a value does not fit a type
 
 
-def write_canonical_schema(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
-    """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
-    return _AvroWriter(known, sort=False, converts=False).write_type(schema, None)
+def write_canonical_schema(schema: AvroType, known_types: Iterable[AvroType] = ()) -> str:
+    """Return a schema as Java writes it. Types in `known_types` are only named, as are all after their first use."""
+    return _AvroWriter(known_types, sort=False, converts=False).write_type(schema, None)
 
 
-def write_normalized_schema(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
-    """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
-    return _AvroWriter(known, sort=True, converts=converts).write_type(schema, None)
+def write_normalized_schema(
+    schema: AvroType, known_types: Iterable[AvroType] = (), *, converts_defaults: bool = True
+) -> str:
+    """Return a schema as Confluent stores it when it is normalized; its defaults stay unless `converts_defaults`."""
+    return _AvroWriter(known_types, sort=True, converts=converts_defaults).write_type(schema, None)
 
 
 class _AvroWriter:
@@ -44,44 +46,46 @@ class _AvroWriter:
         self._sort = sort
         self._converts = converts
 
-    def write_type(self, kind: AvroType, space: str | None) -> str:
-        if kind.name is not None:
-            return self._write_named(kind, kind.name, space)
-        if kind.kind == "union":
-            return "[" + ",".join(self.write_type(branch, space) for branch in kind.branches) + "]"
-        parts = [f'"type":"{kind.kind}"']
-        if kind.kind in ("array", "map"):
-            part = "items" if kind.kind == "array" else "values"
-            parts.append(f'"{part}":{self.write_type(kind.element, space)}')
-        elif not kind.props:
-            return f'"{kind.kind}"'
-        return _write_object([*parts, *self._write_props(kind)])
+    def write_type(self, avro_type: AvroType, namespace: str | None) -> str:
+        if avro_type.name is not None:
+            return self._write_named_type(avro_type, avro_type.name, namespace)
+        if avro_type.kind == "union":
+            return "[" + ",".join(self.write_type(branch, namespace) for branch in avro_type.branches) + "]"
+        parts = [f'"type":"{avro_type.kind}"']
+        if avro_type.kind in ("array", "map"):
+            part = "items" if avro_type.kind == "array" else "values"
+            parts.append(f'"{part}":{self.write_type(avro_type.element, namespace)}')
+        elif not avro_type.props:
+            return f'"{avro_type.kind}"'
+        return _write_object([*parts, *self._write_props(avro_type)])
 
-    def _write_named(self, kind: AvroType, name: AvroName, space: str | None) -> str:
-        if self._known.get(name) is kind:
-            return quote_string(name.format_in_namespace(space))
-        self._known[name] = kind
-        parts = [f'"type":"{kind.kind}"', f'"name":{quote_string(name.simple)}']
-        if name.space != space:
+    def _write_named_type(self, avro_type: AvroType, name: AvroName, namespace: str | None) -> str:
+        if self._known.get(name) is avro_type:
+            return quote_string(name.format_in_namespace(namespace))
+        self._known[name] = avro_type
+        parts = [f'"type":"{avro_type.kind}"', f'"name":{quote_string(name.simple)}']
+        if name.space != namespace:
             parts.append(f'"namespace":{quote_string(name.space or "")}')
-        if kind.doc or (kind.doc is not None and not self._sort):
-            parts.append(f'"doc":{quote_string(kind.doc)}')
-        if kind.kind == "enum":
-            parts.append(f'"symbols":{format_json(list(kind.symbols))}')
-            if kind.default is not None:
-                parts.append(f'"default":{quote_string(kind.default)}')
-        elif kind.kind == "fixed":
-            parts.append(f'"size":{kind.size}')
+        if avro_type.doc or (avro_type.doc is not None and not self._sort):
+            parts.append(f'"doc":{quote_string(avro_type.doc)}')
+        if avro_type.kind == "enum":
+            parts.append(f'"symbols":{format_json(list(avro_type.symbols))}')
+            if avro_type.default is not None:
+                parts.append(f'"default":{quote_string(avro_type.default)}')
+        elif avro_type.kind == "fixed":
+            parts.append(f'"size":{avro_type.size}')
         else:
-            parts.append('"fields":[' + ",".join(self._write_field(field, name.space) for field in kind.fields) + "]")
-        parts += self._write_props(kind)
-        if kind.aliases:
-            aliases = sorted(kind.aliases, key=lambda alias: alias.full) if self._sort else kind.aliases
+            parts.append(
+                '"fields":[' + ",".join(self._write_field(field, name.space) for field in avro_type.fields) + "]"
+            )
+        parts += self._write_props(avro_type)
+        if avro_type.aliases:
+            aliases = sorted(avro_type.aliases, key=lambda alias: alias.full) if self._sort else avro_type.aliases
             parts.append(f'"aliases":{format_json([alias.format_in_namespace(name.space) for alias in aliases])}')
         return _write_object(parts)
 
-    def _write_field(self, field: AvroField, space: str | None) -> str:
-        parts = [f'"name":{quote_string(field.name)}', f'"type":{self.write_type(field.type, space)}']
+    def _write_field(self, field: AvroField, namespace: str | None) -> str:
+        parts = [f'"name":{quote_string(field.name)}', f'"type":{self.write_type(field.type, namespace)}']
         if field.doc is not None:
             parts.append(f'"doc":{quote_string(field.doc)}')
         default = _convert_default(field.type, field.default) if self._converts else field.default
@@ -95,11 +99,11 @@ class _AvroWriter:
             parts += _write_members(self._sort_keys_if_normalized(field.props))
         return _write_object(parts)
 
-    def _write_props(self, kind: AvroType) -> list[str]:
-        if not kind.props:
+    def _write_props(self, avro_type: AvroType) -> list[str]:
+        if not avro_type.props:
             return []
-        props = self._sort_keys_if_normalized(kind.props)
-        if self._sort and kind.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
+        props = self._sort_keys_if_normalized(avro_type.props)
+        if self._sort and avro_type.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
             leading = ("logicalType", "precision", "scale") if props["logicalType"] == "decimal" else ("logicalType",)
             props = {name: props[name] for name in leading if props.get(name)} | props
         return _write_members(props)
@@ -108,35 +112,39 @@ class _AvroWriter:
         return _sort_keys(value) if self._sort else value
 
 
-def _convert_default(kind: AvroType, value: Any) -> Any:
+def _convert_default(avro_type: AvroType, value: Any) -> Any:
     """Return what Java makes of a default: numbers of the type, by the first branch of a union; maybe _NOTHING."""
-    while kind.kind == "union" and kind.branches:
-        kind = kind.branches[0]
+    while avro_type.kind == "union" and avro_type.branches:
+        avro_type = avro_type.branches[0]
     match value:
         case None | bool():
             return value
-        case int() | float() if kind.kind in ("float", "double"):
+        case int() | float() if avro_type.kind in ("float", "double"):
             small = isinstance(value, float) or abs(value) <= LONG_MAX
-            return (_find_shortest_equal_float(value) if kind.kind == "float" else float(value)) if small else _NOTHING
+            return (
+                (_find_shortest_equal_float(value) if avro_type.kind == "float" else float(value))
+                if small
+                else _NOTHING
+            )
         case int():
-            return value if kind.kind in ("int", "long") else _NOTHING
-        case str() if kind.kind in ("bytes", "fixed"):
+            return value if avro_type.kind in ("int", "long") else _NOTHING
+        case str() if avro_type.kind in ("bytes", "fixed"):
             return value.encode("latin-1", "replace").decode("latin-1")
         case str():
-            return value if kind.kind in ("string", "enum") else _NOTHING
-        case list() if kind.kind == "array":
-            return [_convert_inner_default(kind.element, each) for each in value]
-        case dict() if kind.kind == "map":
-            return {name: _convert_inner_default(kind.element, each) for name, each in value.items()}
-        case dict() if kind.kind == "record":
-            types = {field.name: field.type for field in kind.fields}
+            return value if avro_type.kind in ("string", "enum") else _NOTHING
+        case list() if avro_type.kind == "array":
+            return [_convert_inner_default(avro_type.element, each) for each in value]
+        case dict() if avro_type.kind == "map":
+            return {name: _convert_inner_default(avro_type.element, each) for name, each in value.items()}
+        case dict() if avro_type.kind == "record":
+            types = {field.name: field.type for field in avro_type.fields}
             return {name: _convert_inner_default(types[name], each) for name, each in value.items() if name in types}
     return _NOTHING
 
 
-def _convert_inner_default(kind: AvroType, value: Any) -> Any:
+def _convert_inner_default(avro_type: AvroType, value: Any) -> Any:
     """Return what Java makes of a value within a default; what it would fail with stays."""
-    found = _convert_default(kind, value)
+    found = _convert_default(avro_type, value)
     return value if found is _NOTHING else found
 
 

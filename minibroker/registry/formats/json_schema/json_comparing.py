@@ -105,7 +105,7 @@ class SchemaComparison:
     def compare_all(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return all changes. Raises TooMuch."""
         while True:
-            changes = self.compare_assuming(original, update)
+            changes = self.compare_with_assumptions(original, update)
             if not self.refute_wrong_assumptions():
                 return changes
             self.clear_compared_pairs()
@@ -121,13 +121,13 @@ class SchemaComparison:
         self._assumed.clear()
         return bool(wrong)
 
-    def compare_assuming(self, original: Schema, update: Schema) -> SchemaChanges:
+    def compare_with_assumptions(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return the changes from one schema to the other. Raises TooMuch."""
         running: list[tuple[PairIdentity, ComparisonSteps]] = []
         question: ComparisonQuestion = (original, update)
         while True:
             self._budget.spend_steps()
-            answer = self._answer_question(question)
+            answer = self._find_answer_or_pending(question)
             begins = answer is PENDING
             if begins:
                 running.append(self._begin_comparison(question))
@@ -145,15 +145,15 @@ class SchemaComparison:
                 changes: SchemaChanges = answer
                 return changes
 
-    def _answer_question(self, question: ComparisonQuestion) -> Any:
+    def _find_answer_or_pending(self, question: ComparisonQuestion) -> Any:
         """Return the answer to a question, PENDING if that needs a comparison."""
         if isinstance(question, PatternSearch):
-            return self._search_pattern(question)
+            return self._find_schema_of_matching_pattern(question)
         if isinstance(question, PartsMatching):
             return find_maximum_matching(question.edges, question.lefts, self._budget.spend_steps)
         return self._find_known_changes(question)
 
-    def _search_pattern(self, search: PatternSearch) -> Schema | None:
+    def _find_schema_of_matching_pattern(self, search: PatternSearch) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
         found = (
             schema
@@ -206,7 +206,7 @@ def _measure_schema(schema: Schema) -> int:
 def _compare_schemas(original: Schema, update: Schema) -> ComparisonSteps:
     """Return the changes of a pair that was not compared before."""
     if isinstance(original, Combined) is not isinstance(update, Combined):
-        changes = yield from _compare_with_parts(original, update)
+        changes = yield from _compare_schema_with_parts_of_union(original, update)
         if changes is not None:
             return changes
     if type(original) is not type(update):
@@ -214,10 +214,10 @@ def _compare_schemas(original: Schema, update: Schema) -> ComparisonSteps:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [SchemaChange("TYPE_CHANGED")]
-    return [*compare_descriptions(original, update), *(yield from _compare_same_kind(original, update))]
+    return [*compare_descriptions(original, update), *(yield from _compare_schemas_of_same_kind(original, update))]
 
 
-def _compare_with_parts(
+def _compare_schema_with_parts_of_union(
     original: Schema, update: Schema
 ) -> Generator[ComparisonQuestion, Any, list[ChangePart] | None]:
     """Return the changes if one of the two is combined, and one part of it is compatible with the other."""
@@ -239,7 +239,7 @@ def _compare_with_parts(
     return None
 
 
-def _compare_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
+def _compare_schemas_of_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
     """Return the changes of what is particular to the kind of two schemas of the same kind."""
     if isinstance(original, String) and isinstance(update, String):
         return compare_strings(original, update)
@@ -250,7 +250,7 @@ def _compare_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
     if isinstance(original, Const) and isinstance(update, Const):
         return [] if original.value == update.value else [SchemaChange("ENUM_ARRAY_CHANGED", ("const",))]
     if isinstance(original, Combined) and isinstance(update, Combined):
-        return (yield from _compare_combined(original, update))
+        return (yield from _compare_combined_schemas(original, update))
     if isinstance(original, Not) and isinstance(update, Not):
         inner: SchemaChanges = yield (update.inner, original.inner)
         narrowed = inner.compatible
@@ -262,7 +262,7 @@ def _compare_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
     return []
 
 
-def _compare_combined(original: Combined, update: Combined) -> ComparisonSteps:
+def _compare_combined_schemas(original: Combined, update: Combined) -> ComparisonSteps:
     """Return the changes of "allOf", "anyOf" or "oneOf": each part of the shorter needs one of the longer."""
     changes = compare_criteria(original, update)
     if changes == [SchemaChange("COMBINED_TYPE_CHANGED")]:
@@ -292,11 +292,16 @@ def _compare_objects(original: Object, update: Object) -> ComparisonSteps:
         *move_changes_under("properties", (yield from _compare_properties(original, update))),
         *move_changes_under("dependencies", (yield from _compare_dependencies(original, update))),
         *move_changes_under(
-            "additionalProperties", (yield from _compare_additional("ADDITIONAL_PROPERTIES", original, update))
+            "additionalProperties",
+            (yield from _compare_additional_properties_or_items("ADDITIONAL_PROPERTIES", original, update)),
         ),
         *move_changes_under(
             "unevaluatedProperties",
-            (yield from _compare_unevaluated("UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated)),
+            (
+                yield from _compare_unevaluated_properties_or_items(
+                    "UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated
+                )
+            ),
         ),
         *compare_limits("maxProperties", "MAX_PROPERTIES", original.max_properties, update.max_properties),
         *compare_limits("minProperties", "MIN_PROPERTIES", original.min_properties, update.min_properties),
@@ -311,15 +316,15 @@ def _compare_properties(original: Object, update: Object) -> ComparisonSteps:
         if before is not None and after is not None:
             between: list[ChangePart] = [(yield before, after)]
         elif before is not None:
-            between = yield from _compare_removed(name, before, update)
+            between = yield from _compare_removed_property(name, before, update)
         else:
             assert after is not None
-            between = yield from _compare_added(name, after, original, name in update.required)
+            between = yield from _compare_added_property(name, after, original, name in update.required)
         changes += move_changes_under(name, between)
     return changes
 
 
-def _compare_removed(name: str, before: Schema, update: Object) -> ComparisonSteps:
+def _compare_removed_property(name: str, before: Schema, update: Object) -> ComparisonSteps:
     """Return the changes of a property that was removed: the content model of the update counts."""
     if is_open_object(update):
         return [SchemaChange("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
@@ -331,7 +336,7 @@ def _compare_removed(name: str, before: Schema, update: Object) -> ComparisonSte
     return [SchemaChange("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _compare_added(name: str, after: Schema, original: Object, required: bool) -> ComparisonSteps:
+def _compare_added_property(name: str, after: Schema, original: Object, required: bool) -> ComparisonSteps:
     """Return the changes of a property that was added: the content model of the original counts."""
     if is_open_object(original):
         if isinstance(after, Empty):
@@ -371,7 +376,9 @@ def _compare_dependencies(original: Object, update: Object) -> ComparisonSteps:
     return changes
 
 
-def _compare_additional(kind: str, original: Object | Array, update: Object | Array) -> ComparisonSteps:
+def _compare_additional_properties_or_items(
+    kind: str, original: Object | Array, update: Object | Array
+) -> ComparisonSteps:
     """Return the changes of what is allowed beyond the named properties, or the first items."""
     if original.additional != update.additional:
         return [SchemaChange(f"{kind}_{'ADDED' if update.additional else 'REMOVED'}")]
@@ -382,7 +389,7 @@ def _compare_additional(kind: str, original: Object | Array, update: Object | Ar
     return [(yield (original.additional_schema, update.additional_schema))]
 
 
-def _compare_unevaluated(kind: str, before: Schema | None, after: Schema | None) -> ComparisonSteps:
+def _compare_unevaluated_properties_or_items(kind: str, before: Schema | None, after: Schema | None) -> ComparisonSteps:
     """Return the changes of what is allowed where no other keyword looks."""
     if (before is None or isinstance(before, Empty)) and (after is None or isinstance(after, Empty)):
         return []
@@ -403,11 +410,15 @@ def _compare_arrays(original: Array, update: Array) -> ComparisonSteps:
             "items", move_changes_under(str(index), (yield from _compare_items(original, update, index)))
         )
     changes += move_changes_under(
-        "additionalItems", (yield from _compare_additional("ADDITIONAL_ITEMS", original, update))
+        "additionalItems", (yield from _compare_additional_properties_or_items("ADDITIONAL_ITEMS", original, update))
     )
     changes += move_changes_under(
         "unevaluatedItems",
-        (yield from _compare_unevaluated("UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated)),
+        (
+            yield from _compare_unevaluated_properties_or_items(
+                "UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated
+            )
+        ),
     )
     changes += compare_limits("maxItems", "MAX_ITEMS", original.max_items, update.max_items)
     changes += compare_limits("minItems", "MIN_ITEMS", original.min_items, update.min_items)

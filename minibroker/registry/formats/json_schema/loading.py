@@ -212,7 +212,7 @@ class _SchemaLoader:
         array = Array(
             max_items=_get_count(raw, "maxItems"),
             min_items=_get_count(raw, "minItems"),
-            unique=_get_flag(raw, "uniqueItems"),
+            unique=_get_boolean(raw, "uniqueItems"),
         )
         items, rest = raw.get("items"), raw.get("additionalItems")
         if self._draft.modern:
@@ -353,7 +353,7 @@ def _get_texts(value: Any, keyword: str) -> list[str]:
     return value
 
 
-def _get_flag(raw: RawSchema, keyword: str) -> bool:
+def _get_boolean(raw: RawSchema, keyword: str) -> bool:
     """Return the boolean of a keyword, False without it. Raises InvalidSchema."""
     if not isinstance(value := raw.get(keyword, False), bool):
         raise _make_kind_error(raw, keyword, "a boolean")

@@ -31,13 +31,13 @@ def compare_numbers(original: Number, update: Number) -> list[ChangePart]:
     changes += compare_limits(
         "exclusiveMinimum", "EXCLUSIVE_MINIMUM", original.exclusive_minimum, update.exclusive_minimum
     )
-    changes += _compare_multiples(original.multiple_of, update.multiple_of)
+    changes += _compare_multiples_of(original.multiple_of, update.multiple_of)
     if original.integer != update.integer:
         changes.append(SchemaChange("TYPE_EXTENDED" if original.integer else "TYPE_NARROWED"))
     return changes
 
 
-def _compare_multiples(before: Limit | None, after: Limit | None) -> list[ChangePart]:
+def _compare_multiples_of(before: Limit | None, after: Limit | None) -> list[ChangePart]:
     """Return the change of "multipleOf", if it changed. Confluent cuts fractions off; here they count."""
     if before == after:
         return []

@@ -249,9 +249,9 @@ class _DescriptorBuilder:
             return
         within_a_message = parent.DESCRIPTOR.name == "DescriptorProto"
         added = parent.nested_type.add() if within_a_message else parent.message_type.add()
-        self._fill_message(added, type_, scope.make_inner_scope(type_.name))
+        self._set_fields_of_message(added, type_, scope.make_inner_scope(type_.name))
 
-    def _fill_message(self, proto: DescriptorProto, message: Message, scope: NameScope) -> None:
+    def _set_fields_of_message(self, proto: DescriptorProto, message: Message, scope: NameScope) -> None:
         """Fill in the descriptor of a message."""
         proto.name = message.name
         _set_options(proto.options, message.options)
@@ -269,7 +269,7 @@ class _DescriptorBuilder:
                 added.oneof_index = len(proto.oneof_decl)
                 proto.oneof_decl.add(name=f"_{field.name}")
         for group in message.groups:
-            self._fill_message(
+            self._set_fields_of_message(
                 proto.nested_type.add(), Message(group.name, group.fields), scope.make_inner_scope(group.name)
             )
             proto.field.add(

@@ -53,7 +53,7 @@ class ProtoNames:
 
     def __init__(self, file: File, others: CollectedNames) -> None:
         """Take the names of a file and of `others`, among which the file itself may be."""
-        own = _collect_names(file, local=True)
+        own = _collect_names_of_file(file, includes_private_names=True)
         self.types: Mapping[str, FoundType] = ChainMap(own.types, others.types)
         self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
 
@@ -87,13 +87,13 @@ def collect_names(files: Iterable[File]) -> CollectedNames:
     """Return the types and extensions of files that others import."""
     all = CollectedNames({}, {})
     for file in files:
-        found = _collect_names(file, local=False)
+        found = _collect_names_of_file(file, includes_private_names=False)
         all.types.update(found.types)
         all.extensions.update(found.extensions)
     return all
 
 
-def _collect_names(file: File, *, local: bool) -> CollectedNames:
+def _collect_names_of_file(file: File, *, includes_private_names: bool) -> CollectedNames:
     """Return the types and extensions of a file."""
     package = file.package or ""
     prefix = f"{package}." if package else ""
@@ -101,7 +101,7 @@ def _collect_names(file: File, *, local: bool) -> CollectedNames:
     pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
     while pending:
         prefix, each = pending.pop()
-        collected.types[prefix + each.name] = FoundType(each, package, local)
+        collected.types[prefix + each.name] = FoundType(each, package, includes_private_names)
         if isinstance(each, Message):
             inner = f"{prefix}{each.name}."
             pending += [(inner, nested) for nested in each.types]
@@ -113,9 +113,9 @@ def _collect_extensions(extends: Iterable[ProtoExtend], prefix: str) -> dict[str
     return {prefix + field.name: field for extend in extends for field in extend.fields}
 
 
-def is_enum(found: FoundType | None) -> bool:
+def is_enum(found_type: FoundType | None) -> bool:
     """Return whether a type is an enum."""
-    return found is not None and isinstance(found.type, EnumType)
+    return found_type is not None and isinstance(found_type.type, EnumType)
 
 
 def _resolve_name(known: Mapping[str, object], name: str, scope: NameScope) -> str | None:

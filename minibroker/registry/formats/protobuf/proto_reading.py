@@ -68,7 +68,7 @@ class _ProtoReader(ProtoWords):
             self.require_sign("=")
             if not first:
                 self.raise_invalid_schema("'syntax' element must be the first declaration in a file")
-            self._syntax = file.syntax = self.read_quoted()
+            self._syntax = file.syntax = self.read_quoted_text()
             if file.syntax not in ("proto2", "proto3"):
                 self.raise_invalid_schema(f"unknown syntax: {file.syntax}")
             self.require_sign(";")
@@ -107,13 +107,13 @@ class _ProtoReader(ProtoWords):
             if word not in ("public", "weak"):
                 self.raise_invalid_schema("expected quoted string")
             imports = file.public_imports if word == "public" else []
-        imports.append(self.read_quoted())
+        imports.append(self.read_quoted_text())
         self.require_sign(";")
 
     def _read_message(self) -> Message:
         """Read a message after its keyword."""
         message = Message(self.read_name())
-        self.enter_level()
+        self.count_nesting_level()
         for word in self._read_block():
             self._read_member(message, word)
         self.depth -= 1
@@ -179,7 +179,7 @@ class _ProtoReader(ProtoWords):
         group = Group(label, self.read_word(), 0)
         self.require_sign("=")
         group.number = self.read_number()
-        self.enter_level()
+        self.count_nesting_level()
         self.require_sign("{")
         while not self.skip_sign_if_next("}"):
             declared = self._read_field_or_group(self.read_word())
@@ -271,7 +271,7 @@ class _ProtoReader(ProtoWords):
         """Read reserved numbers and names after their keyword."""
         values: list[Range | str] = []
         while True:
-            values.append(self.read_quoted() if self.peek_character() in "\"'" else self._read_range())
+            values.append(self.read_quoted_text() if self.peek_character() in "\"'" else self._read_range())
             sign = self.take_character()
             if sign == ";":
                 return values
@@ -350,7 +350,7 @@ class _ProtoReader(ProtoWords):
         if sign == "[":
             return OptionKind.LIST, self._read_list()
         if sign in "\"'":
-            return OptionKind.TEXT, self.read_quoted()
+            return OptionKind.TEXT, self.read_quoted_text()
         word = self.read_word()
         if sign.isdigit() or sign == "-":
             return OptionKind.NUMBER, word
@@ -358,7 +358,7 @@ class _ProtoReader(ProtoWords):
 
     def _read_map(self) -> dict[str, Any]:
         """Return a map of an option; values of the same name are a list."""
-        self.enter_level()
+        self.count_nesting_level()
         self.require_sign("{")
         values: dict[str, Any] = {}
         while not self.skip_sign_if_next("}"):
@@ -377,7 +377,7 @@ class _ProtoReader(ProtoWords):
 
     def _read_list(self) -> list[Any]:
         """Return a list of an option."""
-        self.enter_level()
+        self.count_nesting_level()
         self.require_sign("[")
         values: list[Any] = []
         while not self.skip_sign_if_next("]"):

@@ -345,14 +345,14 @@ def _make_second_sort_key(value: Range | str) -> str:
     return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
 
 
-def _write_range(value: Range | str, normal: bool) -> str:
+def _write_range(value: Range | str, is_normalized: bool) -> str:
     """Return a reserved number, range or name."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, int):
         return str(value)
     start, end = value
-    if normal and start == end:
+    if is_normalized and start == end:
         return str(start)
     return f"{start} to {end if end < MAXIMUM_NUMBER else 'max'}"
 

@@ -80,7 +80,7 @@ class _FileComparison:
         self,
         original: Sequence[Type],
         update: Sequence[Type],
-        sides: tuple[ComparedSide, ComparedSide],
+        compared_sides: tuple[ComparedSide, ComparedSide],
         path: tuple[str, ...],
     ) -> None:
         """Compare the types of a file, or of a message."""
@@ -95,7 +95,7 @@ class _FileComparison:
                 if not after[name][1].is_map_entry:
                     self._add_change("MESSAGE_ADDED", here)
             else:
-                inner = sides[0].make_inner_side(name), sides[1].make_inner_side(name)
+                inner = compared_sides[0].make_inner_side(name), compared_sides[1].make_inner_side(name)
                 self._compare_messages(before[name][1], after[name][1], inner, here)
                 if before[name][0] != after[name][0]:
                     self._add_change("MESSAGE_MOVED", here)
@@ -120,7 +120,11 @@ class _FileComparison:
     # Messages
 
     def _compare_messages(
-        self, original: Message, update: Message, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
+        self,
+        original: Message,
+        update: Message,
+        compared_sides: tuple[ComparedSide, ComparedSide],
+        path: tuple[str, ...],
     ) -> None:
         """Compare two messages, but the fields of one that is being compared already."""
         if len(self._open) >= MAXIMUM_DEPTH:
@@ -130,8 +134,8 @@ class _FileComparison:
         self._open.append(original)
         if compares_fields:
             self._compare_one_ofs(original, update, path)
-            self._compare_fields(original, update, sides, path)
-        self.compare_types(original.types, update.types, sides, path)
+            self._compare_fields(original, update, compared_sides, path)
+        self.compare_types(original.types, update.types, compared_sides, path)
         self._open.pop()
 
     def _compare_one_ofs(self, original: Message, update: Message, path: tuple[str, ...]) -> None:
@@ -148,7 +152,11 @@ class _FileComparison:
             self._add_change("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
 
     def _compare_fields(
-        self, original: Message, update: Message, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
+        self,
+        original: Message,
+        update: Message,
+        compared_sides: tuple[ComparedSide, ComparedSide],
+        path: tuple[str, ...],
     ) -> None:
         """Compare all fields by their numbers, whichever oneofs they are in."""
         homes = _find_one_ofs_of_fields(original), _find_one_ofs_of_fields(update)
@@ -166,30 +174,34 @@ class _FileComparison:
             else:
                 if homes[0][number] and not home:
                     self._add_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
-                self._compare_field(before[number], after[number], sides, here)
+                self._compare_field(before[number], after[number], compared_sides, here)
 
     # Fields
 
     def _compare_field(
-        self, original: Field, update: Field, sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
+        self, original: Field, update: Field, compared_sides: tuple[ComparedSide, ComparedSide], path: tuple[str, ...]
     ) -> None:
         """Compare two fields of the same number."""
         if original.name != update.name:
             self._add_change("FIELD_NAME_CHANGED", path)
-        self._compare_types_and_labels((original.type, update.type), (original.label, update.label), sides, path)
+        self._compare_types_and_labels(
+            (original.type, update.type), (original.label, update.label), compared_sides, path
+        )
 
     def _compare_types_and_labels(
         self,
         types: tuple[str, str],
         labels: tuple[str, str],
-        sides: tuple[ComparedSide, ComparedSide],
+        compared_sides: tuple[ComparedSide, ComparedSide],
         path: tuple[str, ...],
     ) -> None:
         """Compare the types and labels of fields, or of the keys or values of maps."""
-        entries = tuple(side.names.find_map_entry(name, side.scope) for side, name in zip(sides, types, strict=True))
+        entries = tuple(
+            side.names.find_map_entry(name, side.scope) for side, name in zip(compared_sides, types, strict=True)
+        )
         definitions = tuple(
             None if entry or name in SCALARS else side.names.find_type(name, side.scope)
-            for side, name, entry in zip(sides, types, entries, strict=True)
+            for side, name, entry in zip(compared_sides, types, entries, strict=True)
         )
         kinds = [
             "map" if entry else "scalar" if name in SCALARS or is_enum(each) else "message"
@@ -198,14 +210,14 @@ class _FileComparison:
         if kinds[0] != kinds[1]:
             self._add_change("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "scalar":
-            self._compare_scalars(types, labels, path)
+            self._compare_scalar_types(types, labels, path)
         elif kinds[0] == "message":
-            self._compare_named(types, (definitions[0], definitions[1]), sides, path)
+            self._compare_named_types(types, (definitions[0], definitions[1]), compared_sides, path)
         elif entries[0] and entries[1]:
             for before, after in zip(entries[0], entries[1], strict=True):
-                self._compare_types_and_labels((before, after), ("", ""), sides, path)
+                self._compare_types_and_labels((before, after), ("", ""), compared_sides, path)
 
-    def _compare_scalars(self, types: tuple[str, str], labels: tuple[str, str], path: tuple[str, ...]) -> None:
+    def _compare_scalar_types(self, types: tuple[str, str], labels: tuple[str, str], path: tuple[str, ...]) -> None:
         """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
         before, after = (_KINDS.get(name, "number") for name in types)
         if before != after:
@@ -214,22 +226,22 @@ class _FileComparison:
             text = before == "bytes"
             self._add_change("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
 
-    def _compare_named(
+    def _compare_named_types(
         self,
         types: tuple[str, str],
-        resolved: tuple[FoundType | None, FoundType | None],
-        sides: tuple[ComparedSide, ComparedSide],
+        resolved_types: tuple[FoundType | None, FoundType | None],
+        compared_sides: tuple[ComparedSide, ComparedSide],
         path: tuple[str, ...],
     ) -> None:
         """Compare two messages by their names in their packages, and what is in them if they are declared elsewhere."""
-        before, after = resolved
+        before, after = resolved_types
         if before is None or after is None:
             if types[0] != types[1]:
                 self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         local = [
             _remove_package_prefix(side.names.resolve_type_name(name, side.scope) or name, each.package)
-            for side, name, each in zip(sides, types, (before, after), strict=True)
+            for side, name, each in zip(compared_sides, types, (before, after), strict=True)
         ]
         if local[0] != local[1]:
             self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
@@ -238,8 +250,8 @@ class _FileComparison:
             return
         parts = tuple(local[0].split("."))
         inner = (
-            ComparedSide(sides[0].names, NameScope(before.package, parts)),
-            ComparedSide(sides[1].names, NameScope(after.package, parts)),
+            ComparedSide(compared_sides[0].names, NameScope(before.package, parts)),
+            ComparedSide(compared_sides[1].names, NameScope(after.package, parts)),
         )
         known = len(self.changes)
         self._compare_messages(before.type, after.type, inner, parts)

@@ -48,18 +48,18 @@ class ProtoWords:
         self.place += 1
         return sign
 
-    def skip_sign_if_next(self, sign: str) -> bool:
+    def skip_sign_if_next(self, expected_sign: str) -> bool:
         """Take a sign if it comes next; return whether it did."""
-        if self.peek_character() != sign:
+        if self.peek_character() != expected_sign:
             return False
         self.place += 1
         return True
 
-    def require_sign(self, sign: str) -> None:
+    def require_sign(self, expected_sign: str) -> None:
         """Take a sign. Raises InvalidSchema if another one comes."""
         found = self.take_character()
-        if found != sign:
-            self.raise_invalid_schema(f"expected '{sign}' but was '{found}'")
+        if found != expected_sign:
+            self.raise_invalid_schema(f"expected '{expected_sign}' but was '{found}'")
 
     def read_word(self) -> str:
         """Return the next word: a name, a type, a number."""
@@ -92,17 +92,17 @@ class ProtoWords:
             self.raise_invalid_schema(f"expected an integer but was {word}")
         return number
 
-    def read_quoted(self) -> str:
+    def read_quoted_text(self) -> str:
         """Return the next text in quotes; texts that follow each other are one."""
         if self.peek_character() not in "\"'":
             self.raise_invalid_schema("expected a text in quotes")
         parts: list[str] = []
         while self.place < len(self.text) and self.peek_character() in "\"'":
-            self._add_quoted(parts)
+            self._read_quoted_part(parts)
             self.skip_spaces_and_comments()
         return "".join(parts)
 
-    def _add_quoted(self, parts: list[str]) -> None:
+    def _read_quoted_part(self, parts: list[str]) -> None:
         """Add the next text in quotes to others."""
         quote = self.take_character()
         while True:
@@ -139,7 +139,7 @@ class ProtoWords:
         self.require_sign(">")
         return f"map<{key}, {value}>"
 
-    def enter_level(self) -> None:
+    def count_nesting_level(self) -> None:
         """Count a level of nesting, which whoever calls this takes off. Raises InvalidSchema if it is one too many."""
         self.depth += 1
         if self.depth > MAXIMUM_DEPTH:

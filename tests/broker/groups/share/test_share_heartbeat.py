@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.groups.group import Caller
 from minibroker.broker.groups.share.share_group import SMALL
-from minibroker.broker.groups.share.share_heartbeat import heartbeat, initialize_share_states
+from minibroker.broker.groups.share.share_heartbeat import handle_share_heartbeat, initialize_share_states
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from minibroker.protocol.steps import WAITING, run_all_steps
@@ -34,7 +34,7 @@ def steps_of(harness: Harness, member_id: str, epoch: int = 0) -> Generator[Any,
     )
     groups = harness.cluster.groups
     begun = run_all_steps(initialize_share_states(groups, harness.cluster.share_states, request))
-    return heartbeat(groups, request, Caller("c", "/127.0.0.1", 1), begun)
+    return handle_share_heartbeat(groups, request, Caller("c", "/127.0.0.1", 1), begun)
 
 
 def counted(answer: Any) -> int:

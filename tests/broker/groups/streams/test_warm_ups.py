@@ -20,7 +20,7 @@ from minibroker.broker.groups.streams.warm_ups import (
     WarmUpSettings,
     WarmUpSituation,
     WarmUpStep,
-    choose_next_step_to_target,
+    choose_next_warm_up_step,
 )
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
@@ -69,7 +69,7 @@ def step(
     by_id = {each.member_id: each for each in members}
     warms_up = dict.fromkeys(by_id, True) if heard is None else heard
     situation = WarmUpSituation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
-    return run_all_steps(choose_next_step_to_target(situation, EPOCH, WarmUpSettings(count, LAG)))
+    return run_all_steps(choose_next_warm_up_step(situation, EPOCH, WarmUpSettings(count, LAG)))
 
 
 def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:

@@ -56,14 +56,14 @@ def _find_owned_indexes(
 
 
 def _divide_indexes_into_ranges(
-    count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]
+    count: int, subscribers: Sequence[str], owned_indexes: Mapping[str, list[int]]
 ) -> dict[str, list[int]]:
     """Return the indexes below `count` of each member. Shares differ by one at most; free indexes go in runs."""
     least, more = divmod(count, len(subscribers))
-    having_most = sorted(subscribers, key=lambda member_id: -len(owned[member_id]))
+    having_most = sorted(subscribers, key=lambda member_id: -len(owned_indexes[member_id]))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
     cut = {
-        member_id: [index for index in owned[member_id] if index < count][: quotas[member_id]]
+        member_id: [index for index in owned_indexes[member_id] if index < count][: quotas[member_id]]
         for member_id in subscribers
     }
     taken = {index for indexes in cut.values() for index in indexes}

@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
     topic_id: bytes
 
 
-def split_into_kept_and_free(
+def split_partitions_into_kept_and_free(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> tuple[Assignment, list[TopicPartition]]:
     """Return what each member has and may keep, and the wanted partitions that are free, in order.

@@ -19,7 +19,7 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     count_partitions,
     group_partitions_by_topic,
     list_partitions,
-    split_into_kept_and_free,
+    split_partitions_into_kept_and_free,
 )
 
 Shares = dict[str, list[TopicPartition]]
@@ -27,7 +27,7 @@ Shares = dict[str, list[TopicPartition]]
 
 def assign_uniformly(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
-    keeping, free = split_into_kept_and_free(members, partition_counts)
+    keeping, free = split_partitions_into_kept_and_free(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         return _distribute_equally(keeping, free)
     shares = {member_id: list_partitions(partitions) for member_id, partitions in keeping.items()}
@@ -35,7 +35,7 @@ def assign_uniformly(members: Mapping[str, MemberSpecification], partition_count
     return {member_id: group_partitions_by_topic(share) for member_id, share in shares.items()}
 
 
-def _distribute_equally(kept_shares: Assignment, free: list[TopicPartition]) -> Assignment:
+def _distribute_equally(kept_shares: Assignment, free_partitions: list[TopicPartition]) -> Assignment:
     """Share partitions that all members want. Those who have most get the larger shares, so that few partitions move.
 
     Only the shares that change are looked at one by one: of a thousand members, few do when another one joins.
@@ -43,7 +43,7 @@ def _distribute_equally(kept_shares: Assignment, free: list[TopicPartition]) -> 
     if not kept_shares:
         return {}
     sizes = {member_id: count_partitions(partitions) for member_id, partitions in kept_shares.items()}
-    least, more = divmod(len(free) + sum(sizes.values()), len(sizes))
+    least, more = divmod(len(free_partitions) + sum(sizes.values()), len(sizes))
     having_most = sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
     changed = {
@@ -52,12 +52,12 @@ def _distribute_equally(kept_shares: Assignment, free: list[TopicPartition]) -> 
         if sizes[member_id] != quotas[member_id]
     }
     for member_id, share in changed.items():
-        free += share[quotas[member_id] :]
+        free_partitions += share[quotas[member_id] :]
         del share[quotas[member_id] :]
-    free.sort()
+    free_partitions.sort()
     unfilled = [(len(share), member_id) for member_id, share in changed.items() if len(share) < quotas[member_id]]
     heapq.heapify(unfilled)
-    for partition in free:
+    for partition in free_partitions:
         count, member_id = unfilled[0]
         changed[member_id].append(partition)
         if count + 1 < quotas[member_id]:
@@ -68,15 +68,17 @@ def _distribute_equally(kept_shares: Assignment, free: list[TopicPartition]) -> 
 
 
 def _distribute_by_subscription(
-    shares: dict[str, list[TopicPartition]], free: Iterable[TopicPartition], wishes: Mapping[str, frozenset[bytes]]
+    shares: dict[str, list[TopicPartition]],
+    free_partitions: Iterable[TopicPartition],
+    subscriptions: Mapping[str, frozenset[bytes]],
 ) -> None:
     """Give each free partition to the subscriber with the fewest, then even out the loads."""
     subscribers: dict[bytes, list[str]] = {}
-    for member_id in sorted(wishes):
-        for topic_id in wishes[member_id]:
+    for member_id in sorted(subscriptions):
+        for topic_id in subscriptions[member_id]:
             subscribers.setdefault(topic_id, []).append(member_id)
     # What few want goes first: what many want can still fill the gaps.
-    for partition in sorted(free, key=lambda each: (len(subscribers[each.topic_id]), each)):
+    for partition in sorted(free_partitions, key=lambda each: (len(subscribers[each.topic_id]), each)):
         candidates = subscribers[partition.topic_id]
         shares[min(candidates, key=lambda member_id: len(shares[member_id]))].append(partition)
     balance_partition_counts(shares, subscribers)
@@ -97,7 +99,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
         settled: set[str] = set()
         for member_id in sorted(shares, key=lambda each: (-len(shares[each]), each)):
             while member_id not in settled:
-                reached = _shorten_share_by_one(member_id, shares, subscribers)
+                reached = _pass_on_partition_or_list_reached_members(member_id, shares, subscribers)
                 if reached is None:
                     moved = True
                     settled.clear()
@@ -106,7 +108,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
                     settled.update(each for each in reached if len(shares[each]) <= len(shares[member_id]))
 
 
-def _shorten_share_by_one(
+def _pass_on_partition_or_list_reached_members(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, ChainStep | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
@@ -126,16 +128,18 @@ def _shorten_share_by_one(
                     reached[taker] = ChainStep(giver, topic_id)
                     waiting.append(taker)
                     if len(shares[taker]) <= limit:
-                        _move_along_chain(taker, shares, reached)
+                        _move_partition_along_chain(taker, shares, reached)
                         return None
     return reached
 
 
-def _move_along_chain(taker: str, shares: Shares, reached: Mapping[str, ChainStep | None]) -> None:
-    """Move a partition along each step of the chain that ends at `taker`."""
-    while (step := reached[taker]) is not None:
+def _move_partition_along_chain(
+    last_member_id: str, shares: Shares, reached_members: Mapping[str, ChainStep | None]
+) -> None:
+    """Move a partition along each step of the chain that ends at `last_member_id`."""
+    while (step := reached_members[last_member_id]) is not None:
         giving = shares[step.giver]
         partition = max(partition for partition in giving if partition.topic_id == step.topic_id)
         giving.remove(partition)
-        shares[taker].append(partition)
-        taker = step.giver
+        shares[last_member_id].append(partition)
+        last_member_id = step.giver
