@@ -114,7 +114,7 @@ def another_client(url: str) -> None:
     schema = others.AvroSchema(user("AVRO", "name"))
     id = client.register("other-value", schema)
     tell("registered", id)
-    tell("found", client.get_schema_by_id(id).name)
+    tell("found", client.get_by_id(id).name)
     version = client.check_version("other-value", schema)
     tell("version", [version.version, version.schema_id])
     tell("versions", client.get_versions("other-value"))
