@@ -27,10 +27,10 @@ from minibroker.protocol.records.batch import (
     MAGIC,
     MAX_SEQUENCE,
     BatchHeader,
-    read_header,
 )
 from minibroker.protocol.records.building import assemble_batch
 from minibroker.protocol.records.compression import compress, decompress
+from minibroker.protocol.records.varints import Bytes
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
 ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
@@ -46,13 +46,6 @@ class SourceBatch(NamedTuple):
     header: BatchHeader
     data: bytes
     target: rewrite_settings.TargetForm
-
-
-class RewrittenBatch(NamedTuple):
-    """A batch as it is written to the log."""
-
-    header: BatchHeader
-    data: bytes | bytearray | memoryview
 
 
 class JoinedBatches(NamedTuple):
@@ -88,8 +81,8 @@ class BatchConverter:
         self._epoch_at = epoch_at
         self.expansion = 1.0
 
-    def convert_batches(self, sources: list[SourceBatch]) -> Iterator[RewrittenBatch]:
-        """Yield the result of some consecutive batches, in the order of the log."""
+    def convert_batches(self, sources: list[SourceBatch]) -> Iterator[Bytes]:
+        """Yield what becomes of some consecutive batches, in the order of the log."""
         rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
         sources = self._mark_inexact_batches(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _get_joining_key):
@@ -97,12 +90,11 @@ class BatchConverter:
                 settings = self._make_batch_settings(target, timestamp_type)
                 yield from self._encode_joined_batches(list(self._iterate_joined_batches(some)), settings, rows)
             elif target.way is rewrite_settings.RewriteWay.COPY:
-                yield from (RewrittenBatch(source.header, source.data) for source in some)
+                yield from (source.data for source in some)
             else:
                 for source in some:
                     rows.drop_rows_up_to(source.header.last_offset)
-                    data = recompress_batch(source, self._settings.level)
-                    yield RewrittenBatch(read_header(data), data)
+                    yield recompress_batch(source, self._settings.level)
 
     def _mark_inexact_batches(self, sources: list[SourceBatch], rows: _DecodedRows) -> list[SourceBatch]:
         """Return the batches. Those with a record that rows cannot express will keep their records as they are.
@@ -152,13 +144,12 @@ class BatchConverter:
 
     def _encode_joined_batches(
         self, stretches: list[JoinedBatches], settings: BatchSettings, rows: _DecodedRows
-    ) -> Iterator[RewrittenBatch]:
+    ) -> Iterator[Bytes]:
         for some, following in rows.remove_rows_up_to(stretches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
             origins, stretches = _find_origins(stretches, offsets, following)
             try:
-                for batch in encode_rows_of_origins(some, settings, origins):
-                    yield RewrittenBatch(read_header(batch.data), batch.data)
+                yield from (batch.data for batch in encode_rows_of_origins(some, settings, origins))
             except EncodeError as error:
                 raise rewrite_settings.RewriteError(
                     f"{self._partition}, from offset {offsets[0]} on: {error}"

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.rewriting.batch_conversion import BatchConverter, RewrittenBatch, SourceBatch
+from minibroker.pipeline.rewriting.batch_conversion import BatchConverter, SourceBatch
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
 from minibroker.protocol.errors import CorruptBatch, KafkaError
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.varints import Bytes
 from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
@@ -156,9 +158,9 @@ class _SegmentsWriter:
         self._path = f"{self._work}/{names.make_segment_name(base_offset)}"
         self._writer = SegmentWriter(self._disk, self._path, base_offset, LOG_SETTINGS, BUFFER_BYTES)
 
-    def write_batch(self, batch: RewrittenBatch) -> None:
+    def write_batch(self, data: Bytes) -> None:
         """Write a batch."""
-        header, data = batch
+        header = read_header(data)
         is_full = self._writer.size_bytes + len(data) > self._limit_bytes
         is_far = header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET
         if self._writer.size_bytes and (is_full or is_far):
