@@ -13,7 +13,7 @@ from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.incremental_configs import change_configs_of_resources
+from minibroker.broker.handlers.incremental_configs import AlteredResource, change_configs_of_resources
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -22,7 +22,7 @@ from minibroker.protocol.messages.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from minibroker.protocol.steps import apply_to_items_in_steps
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_steps_of_each_item, split_into_portions
 
 ChangedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 ResourceAnswer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -30,36 +30,37 @@ ResourceAnswer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(apply_to_items_in_steps(partial(_find_changes_of_resource, context), request.resources))
+    changes = await in_slices(run_steps_of_each_item(partial(_find_changes_of_resource, context), request.resources))
     answers = await in_slices(
         change_configs_of_resources(context, changes, validate_only=request.validate_only, may_change_loggers=False)
     )
-    return AlterConfigsResponse(
-        responses=[
-            ResourceAnswer(
-                error_code=answer.error_code,
-                error_message=answer.error_message,
-                resource_type=answer.resource_type,
-                resource_name=answer.resource_name,
-            )
-            for answer in answers
-        ]
-    )
+    return AlterConfigsResponse(responses=await in_slices(apply_to_items_in_steps(_make_answer, answers)))
 
 
 def _find_changes_of_resource(
     context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource
-) -> ChangedResource:
+) -> Steps[ChangedResource]:
     """Return the change after which a resource has exactly the settings in the request."""
-    named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})
-    lines = [
-        ChangedResource.AlterableConfig(name=config.name, config_operation=ChangeKind.SET, value=config.value)
-        for config in resource.configs
-    ]
-    lines += [
-        ChangedResource.AlterableConfig(name=name, config_operation=ChangeKind.DELETE, value=None)
-        for name in current
-        if name not in named
-    ]
-    return ChangedResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=lines)
+    removed = dict.fromkeys(current)
+    changes: list[ChangedResource.AlterableConfig] = []
+    for configs in split_into_portions(resource.configs):
+        for config in configs:
+            removed.pop(config.name, None)
+            changes.append(_make_change(config.name, ChangeKind.SET, config.value))
+        yield
+    changes += [_make_change(name, ChangeKind.DELETE, None) for name in removed]
+    return ChangedResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=changes)
+
+
+def _make_change(name: str, kind: ChangeKind, value: str | None) -> ChangedResource.AlterableConfig:
+    return ChangedResource.AlterableConfig(name=name, config_operation=kind, value=value)
+
+
+def _make_answer(answer: AlteredResource) -> ResourceAnswer:
+    return ResourceAnswer(
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        resource_type=answer.resource_type,
+        resource_name=answer.resource_name,
+    )
