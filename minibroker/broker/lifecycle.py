@@ -213,7 +213,7 @@ class BrokerLifecycle:
         return list(self._bound)
 
     @property
-    def is_cleaning(self) -> bool:
+    def is_log_cleaner_busy(self) -> bool:
         """Whether a log is being compacted now."""
         return self._cleaner_threads.busy
 

@@ -128,9 +128,9 @@ def _get_registry(registry: str | None) -> ServeBeside | None:
 
 
 def _warn_of_open_listeners(settings: Settings) -> None:
-    from minibroker.broker.configs.listeners import list_unprotected_listeners
+    from minibroker.broker.configs.listeners import list_reachable_listeners_without_authentication
 
-    open_listeners = ", ".join(listener.name for listener in list_unprotected_listeners(settings))
+    open_listeners = ", ".join(listener.name for listener in list_reachable_listeners_without_authentication(settings))
     if open_listeners:
         LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
 

@@ -158,7 +158,7 @@ class Proxy(ServedObject):
             raise StartError(str(error)) from None
         await self._nodes.wait_until_started()
 
-    async def _close_served(self) -> None:
+    async def _close_served_broker_or_proxy(self) -> None:
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return

@@ -227,7 +227,7 @@ class ServedObject(LoopOwner):
         """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                self.loop.run_on_loop(self._close_served())
+                self.loop.run_on_loop(self._close_served_broker_or_proxy())
             finally:
                 self._end_loop()
 
@@ -235,7 +235,7 @@ class ServedObject(LoopOwner):
         """Stop as `stop` does."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                await self.loop.arun_on_loop(self._close_served())
+                await self.loop.arun_on_loop(self._close_served_broker_or_proxy())
             finally:
                 self._end_loop()
 
@@ -246,7 +246,7 @@ class ServedObject(LoopOwner):
     async def _serve_on_new_loop(self) -> None:
         raise NotImplementedError
 
-    async def _close_served(self) -> None:
+    async def _close_served_broker_or_proxy(self) -> None:
         raise NotImplementedError
 
     def _end_loop(self) -> None:

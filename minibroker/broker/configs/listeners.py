@@ -72,7 +72,7 @@ def list_controller_listeners(settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in _parse_listener_endpoints("listeners", settings["listeners"]) if name in controllers)
 
 
-def list_unprotected_listeners(settings: Settings) -> tuple[Listener, ...]:
+def list_reachable_listeners_without_authentication(settings: Settings) -> tuple[Listener, ...]:
     """Return the listeners that other machines can reach without authentication."""
     return tuple(
         listener

@@ -186,7 +186,7 @@ class LogMoves:
         except KafkaError as error:
             log.warning("the metadata log could not record that %s has moved: %s", partition, error)
         conclusion = partial(
-            cluster.logs.sync_moved_log, source, move.directory, new, move.copy.list_unsynced_indexes()
+            cluster.logs.finish_log_move, source, move.directory, new, move.copy.list_unsynced_indexes()
         )
         cluster.clock.run_in_thread(conclusion, partial(self._finish_move_or_log_error, move))
 

@@ -362,11 +362,11 @@ def replay_classic_group_record(
 
 
 def make_function_replaying_group_records(
-    group_class: type[ConsumerGroup] | type[StreamsGroup], deleting_key_class: type[Message]
+    group_class: type[ConsumerGroup] | type[StreamsGroup], tombstone_key_class: type[Message]
 ) -> ReplayRecord:
     """Return what folds in a record of a group of this kind, made if there is none.
 
-    After its tombstone, a null value of a key `deleting_key_class`, its offsets are left.
+    After its tombstone, a null value of a key `tombstone_key_class`, its offsets are left.
     """
 
     def replay_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
@@ -376,7 +376,7 @@ def make_function_replaying_group_records(
                 return
             offsets = CommittedOffsets() if group is None else group.offsets
             group = coordinator.groups[key.group_id] = group_class(coordinator, key.group_id, offsets)
-        if value is not None or not isinstance(key, deleting_key_class):
+        if value is not None or not isinstance(key, tombstone_key_class):
             group.apply_record_change(group_entries.GroupChange(key, value))
             return
         del coordinator.groups[group.group_id]

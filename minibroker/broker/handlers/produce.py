@@ -91,7 +91,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     key = _get_topic_key(context, data)
     try:
         _check_transactional_id(context, request, partition_data.records)
-        partition, records, joined = _check_and_prepare_append(context, request, key, partition_data)
+        partition, records, joined = _find_partition_and_records_to_append(context, request, key, partition_data)
         now_ms = context.cluster.clock.wall_ms()
         validated = validate_plain_batch(partition.log, records, now_ms)
         if validated is None:
@@ -169,7 +169,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
 def _validate_and_append(
     context: RequestContext, request: ProduceRequest, name_or_id: str | bytes, requested: PartitionData
 ) -> Steps[PartitionAnswer]:
-    partition, records, joined = _check_and_prepare_append(context, request, name_or_id, requested)
+    partition, records, joined = _find_partition_and_records_to_append(context, request, name_or_id, requested)
     now_ms = context.cluster.clock.wall_ms()
     validated = validate_plain_batch(partition.log, records, now_ms) if is_plain_batch(records) else None
     if validated is None:
@@ -178,7 +178,7 @@ def _validate_and_append(
             validated_for, records, api_version=context.version, now_ms=now_ms
         )
         # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
-        partition, _, joined = _check_and_prepare_append(context, request, name_or_id, requested)
+        partition, _, joined = _find_partition_and_records_to_append(context, request, name_or_id, requested)
         if partition.log is not validated_for:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
     return _append_batch(context, partition, request, requested.index, validated, joined, now_ms)
@@ -247,7 +247,7 @@ def _check_may_write(context: RequestContext, request: ProduceRequest, partition
         partition.check_min_isr()
 
 
-def _check_and_prepare_append(
+def _find_partition_and_records_to_append(
     context: RequestContext, request: ProduceRequest, name_or_id: str | bytes, requested: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.

@@ -28,7 +28,11 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     read_frame_size,
 )
-from minibroker.broker.network.gone_clients import OutletOfLostClient, report_lost_answers, run_request_of_lost_client
+from minibroker.broker.network.gone_clients import (
+    OutletOfLostClient,
+    notify_observers_of_lost_answers,
+    run_request_of_lost_client,
+)
 from minibroker.broker.network.output_items import Due
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, ConnectionQueue
 from minibroker.broker.security.principals import ANONYMOUS, Principal
@@ -438,7 +442,7 @@ class Connection:
         """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
         self.is_gone = True
         due, self._due = self._due, None
-        report_lost_answers(due or ())
+        notify_observers_of_lost_answers(due or ())
         if self._partial is not None:
             self._partial.close()
             self._partial = None

@@ -28,14 +28,14 @@ class OutletOfLostClient:
 
     def send(self, items: list[Any]) -> None:
         """Tell the answers' observers that they are lost."""
-        report_lost_answers([items])
+        notify_observers_of_lost_answers([items])
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
 
-def report_lost_answers(answers: Sequence[list[Any] | Due]) -> None:
+def notify_observers_of_lost_answers(answers: Sequence[list[Any] | Due]) -> None:
     """Tell the observers of answers that they are lost."""
     for answer in answers:
         for item in answer if isinstance(answer, list) else (answer,):

@@ -84,7 +84,7 @@ class ListenerTls:
         before = self.current
         if _get_settings_and_file_times(self._name, settings) == before.source:
             return before
-        after = make_tls_settings(self._name, self._protocol, self._opened_with, stores=settings)
+        after = make_tls_settings(self._name, self._protocol, self._opened_with, store_settings=settings)
         if after.has_trust_store and not before.has_trust_store:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
@@ -129,20 +129,22 @@ def make_listener_tls(name: str, protocol: str, static: Settings, settings: Sett
         return ListenerTls(name, protocol, static)
 
 
-def make_tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
-    """Return the TLS settings of a listener, with the stores of `stores` if given. Raises SettingsError."""
-    of_stores = stores or settings
-    source = _get_settings_and_file_times(name, of_stores)
+def make_tls_settings(
+    listener_name: str, security_protocol: str, settings: Settings, store_settings: Settings | None = None
+) -> TlsSettings:
+    """Return the TLS settings of a listener, with the stores of `store_settings` if given. Raises SettingsError."""
+    of_stores = store_settings or settings
+    source = _get_settings_and_file_times(listener_name, of_stores)
     try:
-        own = load_key_and_certificates(lambda setting: get_listener_setting(of_stores, setting, name))
-        anchors = load_trusted_certificates(lambda setting: get_listener_setting(of_stores, setting, name))
-        rules = PrincipalMapping(get_listener_setting(settings, "ssl.principal.mapping.rules", name))
-        context = _make_ssl_context(name, protocol, settings, own, anchors)
+        own = load_key_and_certificates(lambda setting: get_listener_setting(of_stores, setting, listener_name))
+        anchors = load_trusted_certificates(lambda setting: get_listener_setting(of_stores, setting, listener_name))
+        rules = PrincipalMapping(get_listener_setting(settings, "ssl.principal.mapping.rules", listener_name))
+        context = _make_ssl_context(listener_name, security_protocol, settings, own, anchors)
     except StoreError as error:
-        raise SettingsError(f"listener {name}: {error}") from None
+        raise SettingsError(f"listener {listener_name}: {error}") from None
     except InvalidRules as error:
-        raise SettingsError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
-    mapping = None if protocol == "SASL_SSL" else rules
+        raise SettingsError(f"listener {listener_name}: ssl.principal.mapping.rules: {error}") from None
+    mapping = None if security_protocol == "SASL_SSL" else rules
     return TlsSettings(context, mapping, own, anchors is not None, source)
 
 

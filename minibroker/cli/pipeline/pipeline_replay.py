@@ -109,7 +109,7 @@ def replay(
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
     from minibroker.pipeline.archiving.archived_topics import choose_target_configs
-    from minibroker.pipeline.archiving.replay_job import Part, make_replay_id, replay_archive, replay_settings
+    from minibroker.pipeline.archiving.replay_job import ReplayRange, make_replay_id, replay_archive, replay_settings
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
@@ -118,7 +118,7 @@ def replay(
         raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map)
-    part = Part(parse_start_or_end(start), parse_start_or_end(end))
+    part = ReplayRange(parse_start_or_end(start), parse_start_or_end(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or make_replay_id(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
@@ -130,7 +130,9 @@ def replay(
     with pipeline_shared.start_engine(locally, master, conf) as runs:
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
-    report = [_make_partition_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
+    report = [
+        _make_partition_row(task, each, written.get(each.partition, 0), part == ReplayRange()) for each in archived
+    ]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))

@@ -45,12 +45,14 @@ def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> Si
     return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
 
 
-def make_replay_id(path: str, targets: Mapping[str, str], repartition: bool = False, part: Part | None = None) -> str:
+def make_replay_id(
+    path: str, targets: Mapping[str, str], repartition: bool = False, part: ReplayRange | None = None
+) -> str:
     """Return the name of this replay of this archive.
 
     It is always the same, so that a second run continues the first.
     """
-    what = json.dumps([path, sorted(targets.items()), repartition, str(part or Part())])
+    what = json.dumps([path, sorted(targets.items()), repartition, str(part or ReplayRange())])
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 
@@ -74,13 +76,13 @@ def find_needed_topics(partitions: list[ArchivedPartition], task: ReplayTask) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReplayRange:
     """The part of an archive to replay: offsets and times from `start` to before `end`, or all."""
 
     start: Edge = None
     end: Edge = None
 
-    def find_window(self, archived: ArchivedPartition, next_offset: int) -> OffsetWindow:
+    def find_offsets_to_replay(self, archived: ArchivedPartition, next_offset: int) -> OffsetWindow:
         """Return which offsets of a partition are still to be read."""
         start = max(archived.first, next_offset, self.start if isinstance(self.start, int) else 0)
         end = min(archived.last + 1, self.end if isinstance(self.end, int) else archived.last + 1)
@@ -102,7 +104,7 @@ class PartitionReplay:
 
     table: ArchiveTable
     task: ReplayTask
-    part: Part = Part()
+    part: ReplayRange = ReplayRange()
 
     def __call__(self, archived: ArchivedPartition) -> ReplayedPartition:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
@@ -110,7 +112,7 @@ class PartitionReplay:
 
     def iterate_pieces(self, archived: ArchivedPartition, next_offset: int) -> Iterator[pa.Table]:
         """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
-        window, scan = self.part.find_window(archived, next_offset), self.table.open_scan()
+        window, scan = self.part.find_offsets_to_replay(archived, next_offset), self.table.open_scan()
         at_once, size = max(self.task.commit_records, SCANNED_RECORDS), self.task.commit_records
         for start in range(window.start, window.end, at_once):
             batches = list(scan(COLUMNS, window._replace(start=start, end=min(start + at_once, window.end))))
@@ -124,7 +126,7 @@ def replay_archive(
     task: ReplayTask,
     partitions: list[ArchivedPartition] | None = None,
     *,
-    part: Part = Part(),  # noqa: B008 - it is frozen
+    part: ReplayRange = ReplayRange(),  # noqa: B008 - it is frozen
     engine: Engine | None = None,
 ) -> list[ReplayedPartition]:
     """Replay the partitions of an archive, by default all; return what was written of each.

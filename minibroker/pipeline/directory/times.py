@@ -24,7 +24,7 @@ def find_offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
         if not is_last and view.segments[index + 1].base_offset <= start:
             continue
         with closing(OpenSegment(segment, view.get_size_in_log(segment))) as opened:
-            found = _TimeSearch(opened, timestamp_ms, start).find_offset(is_closed=not is_last)
+            found = _TimeSearch(opened, timestamp_ms, start).find_offset(is_segment_closed=not is_last)
         if found is not None:
             return found
     return None
@@ -39,13 +39,13 @@ class _TimeSearch:
         self._start = start
         self._times, self._offsets = _read_time_index(opened.segment)
 
-    def find_offset(self, *, is_closed: bool) -> int | None:
+    def find_offset(self, *, is_segment_closed: bool) -> int | None:
         """Return the offset, or None.
 
-        With `is_closed`, the last entry of the time index has the segment's largest timestamp.
+        With `is_segment_closed`, the last entry of the time index has the segment's largest timestamp.
         """
         older = int(np.searchsorted(self._times, self._timestamp_ms))
-        if is_closed and 0 < len(self._times) == older and self._is_entry_right(older - 1):
+        if is_segment_closed and 0 < len(self._times) == older and self._is_entry_right(older - 1):
             return None
         known = int(self._offsets[older - 1]) if older and self._is_entry_right(older - 1) else 0
         opened = self._opened

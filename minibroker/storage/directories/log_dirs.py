@@ -197,12 +197,12 @@ class LogDirectories:
         self._found[key] = target
         return target.open_log_from_copy(log_copy, settings)
 
-    def sync_moved_log(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
+    def finish_log_move(self, source: LogDirectory, target: LogDirectory, log: Log, file_names: Iterable[str]) -> None:
         """Finish a move of `log`: sync its files of these names and the directories, and remove the move's marker.
 
         Slow: for another thread. Raises `OSError`.
         """
-        for name in names:
+        for name in file_names:
             with suppress(FileNotFoundError):  # the log is in use, and may have removed it
                 file = self.disk.open(f"{log.directory}/{name}")
                 file.sync()

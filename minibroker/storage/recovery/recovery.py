@@ -290,14 +290,14 @@ class _LogOpening:
         if not self.segments:
             return checkpoints.log_start_offset
         if not checkpoints.clean:
-            return self._recover_segments(checkpoints.recovery_point, checkpoints.clean_offset)
+            return self._recover_log_end_offset(checkpoints.recovery_point, checkpoints.clean_offset)
         try:
             return self._find_end_after_clean_shutdown()
         except CorruptBatch as error:
             if self.guarded:
                 raise LostRecords(f"{error.message}, although the last stop was clean") from error
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
-            return self._recover_segments(self.segments[-1].base_offset, checkpoints.clean_offset)
+            return self._recover_log_end_offset(self.segments[-1].base_offset, checkpoints.clean_offset)
 
     def _write_leader_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
@@ -353,7 +353,7 @@ class _LogOpening:
         self.segments = [new]
         self.recovered = {new.path: []}  # there may be an old index of this name
 
-    def _recover_segments(self, recovery_point: int, clean_offset: int) -> int:
+    def _recover_log_end_offset(self, recovery_point: int, clean_offset: int) -> int:
         """Read the segments from the recovery point on, and truncate unsound data. Return the log's end offset.
 
         A power cut may remove an unsynced segment and leave a later one. Segments behind such a gap are removed, unless

@@ -340,7 +340,7 @@ class EmbeddedBroker(ServedObject):
         if self._explorer is not None:
             await self._explorer.start(self)
 
-    async def _close_served(self) -> None:
+    async def _close_served_broker_or_proxy(self) -> None:
         if self._explorer is not None:
             await self._explorer.stop()
         await self._close_broker()

@@ -133,7 +133,7 @@ class Emulation(Interceptor):
 
     def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
-            self._announce_release(
+            self._limit_announced_versions_to_release(
                 response, self._unstable if _enables_unstable_versions(call) else {}, self._choose_feature_levels(call)
             )
         for change in self._changes.get(call, ()):
@@ -148,7 +148,7 @@ class Emulation(Interceptor):
             return self._levels | UNSTABLE_LEVELS.get(self.release, {})
         return self._levels
 
-    def _announce_release(
+    def _limit_announced_versions_to_release(
         self, response: Any, unstable_versions: Mapping[ApiKey, int], levels: Mapping[str, int]
     ) -> None:
         """Announce what the release, with its unstable versions and these levels, and this broker both have."""

@@ -129,7 +129,7 @@ def remove_partitions_from_request(request: Any, rule: Rule, name_of: NameOf) ->
         topics = getattr(request, name)
         if not about_topics or not isinstance(topics, list):
             continue
-        kept = [topic for topic in topics if _remove_partitions(topic, rule, name_of)]
+        kept = [topic for topic in topics if _remove_matching_partitions(topic, rule, name_of)]
         taken = taken or len(kept) < len(topics) or _has_topic_of_rule(topics, rule, name_of)
         left = left or bool(kept)
         setattr(request, name, kept)
@@ -140,7 +140,7 @@ def _has_topic_of_rule(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
     return any(rule.topic in (None, find_topic_name(topic, name_of)) for topic in topics)
 
 
-def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
+def _remove_matching_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
     if rule.topic is not None and find_topic_name(topic, name_of) != rule.topic:
         return True

@@ -21,7 +21,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
 from minibroker.pipeline.archiving.archived_topics import NeededTopic, prepare_topics
-from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, make_replay_id, replay_settings
+from minibroker.pipeline.archiving.replay_job import ReplayRange, find_needed_topics, make_replay_id, replay_settings
 from minibroker.pipeline.archiving.replay_task import ReplayedPartition, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
@@ -210,8 +210,8 @@ def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
         for repartition in (False, True)
     }
     assert len(names) == 8
-    assert make_replay_id("/a", {}, part=Part()) == make_replay_id("/a", {})
-    assert make_replay_id("/a", {}, part=Part(start=2)) != make_replay_id("/a", {})
+    assert make_replay_id("/a", {}, part=ReplayRange()) == make_replay_id("/a", {})
+    assert make_replay_id("/a", {}, part=ReplayRange(start=2)) != make_replay_id("/a", {})
     assert make_replay_id("/a", {"x": "1", "y": "2"}) == make_replay_id("/a", {"y": "2", "x": "1"})
 
 
