@@ -104,7 +104,7 @@ class FetchReading:
         self.answers: list[Answered] = []
 
     def read_partitions(self) -> None:
-        """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
+        """Read all partitions now. Raises DownConversion if records must be converted, which takes several steps."""
         self._reset_answers()
         for fetched in self.wanted:
             answer, size_bytes = self._read_partition(fetched, self._count_response_bytes_left())
@@ -278,7 +278,7 @@ class FetchReading:
                 watch.register_as_waiter(partition.waiters)
 
     async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
-        """Read what `watch` has seen. Raises Conversion as `read` does."""
+        """Read what `watch` has seen. Raises DownConversion as `read_partitions` does."""
         watch.grown, watch.has_changed = {}, False
         self.read_partitions()
 
