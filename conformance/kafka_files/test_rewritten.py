@@ -35,10 +35,8 @@ def test_a_directory_rewritten_by_the_pipeline_is_served_by_kafka_and_then_minib
     logs = tmp_path / "logs"
     report = rewrite_directory(str(before.path), str(logs), settings)
     assert report.total.lost_bytes == 0
-    named = {change.value for change in report.configs}
-    assert named <= {"uncompressed", "zstd"} and bool(named) == (settings.codec != Compression.LZ4)
     with brokers.kafka(logs) as kafka:
-        assert contents(kafka.bootstrap_servers) == before.contents, "configs included: the report says which to set"
+        assert contents(kafka.bootstrap_servers) == before.contents, "configs included"
         assert committed_offsets(kafka.bootstrap_servers) == COMMITTED
         append(kafka.bootstrap_servers, "snappy", idempotent=True)
         write_again(kafka.bootstrap_servers)
