@@ -19,6 +19,7 @@ from minibroker.broker.security.operations import ALTER_CLUSTER, make_denial_tex
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
+from minibroker.protocol.steps import apply_to_items_in_steps
 
 FeatureResult = UpdateFeaturesResponse.UpdatableFeatureResult
 
@@ -28,8 +29,7 @@ LAST_WITH_RESULTS = 1
 @handles(ApiKey.UPDATE_FEATURES, durable=True)
 async def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
-    asked = request.feature_updates
-    updates = [FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
+    updates = await in_slices(apply_to_items_in_steps(_read_update, request.feature_updates))
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
@@ -40,7 +40,13 @@ async def update_features(context: RequestContext, request: UpdateFeaturesReques
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         raise KafkaError(error.code, reason) from error
     listed = updates if context.version <= LAST_WITH_RESULTS else []
-    return UpdateFeaturesResponse(
-        error_message=None,
-        results=[FeatureResult(feature=update.name, error_message=ErrorCode.NONE.name) for update in listed],
-    )
+    results = await in_slices(apply_to_items_in_steps(_make_result, listed))
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _read_update(update: UpdateFeaturesRequest.FeatureUpdateKey) -> FeatureUpdate:
+    return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+
+
+def _make_result(update: FeatureUpdate) -> FeatureResult:
+    return FeatureResult(feature=update.name, error_message=ErrorCode.NONE.name)
