@@ -98,8 +98,6 @@ class Turn:
     def bind_to_loop(self, call_soon: CallSoon) -> None:
         """Use the turns of a loop from now on."""
         self._call_soon = call_soon
-        if self._listeners:
-            self._schedule_turn_end()
 
     @property
     def may_delay_appends(self) -> bool:
@@ -136,7 +134,6 @@ class Turn:
 
     def end(self) -> None:
         """Write, move the high watermarks, send the answers, and have those who wait for records look at them."""
-        self._due = False
         logs, self._logs = self._logs, {}
         for each, (partition, size_bytes) in logs.items():
             try:
@@ -145,6 +142,9 @@ class Turn:
                     partition.notify_waiters_of_records(size_bytes)
             except Exception:
                 log.exception("a log could not be written")
+        self._due = False  # only now, as those who wait for records become listeners of this end
+        if self._logs:
+            self._schedule_turn_end()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from minibroker.broker.delayed_operations import Slicer
+from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.turn import Turn, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -58,11 +60,48 @@ def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_pat
         turn, partition = Turn(), harness.partition("t")
         turn.bind_to_loop(soon.append)
         for expected in (2, 3):
-            data = batch("v")
-            partition.append_batches(turn, memoryview(data), [check_batch(data)])
+            append_soon(turn, partition)
             assert (partition.log.log_end_offset, len(soon)) == (expected - 1, 1)
             soon.pop()()
             assert partition.log.log_end_offset == expected
+
+
+def test_what_waits_for_records_goes_on_in_the_turn_that_writes_them(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "first")
+        soon: list[Callable[[], None]] = []
+        turn, partition = Turn(), harness.partition("t")
+        turn.bind_to_loop(soon.append)
+        told: list[str] = []
+        watch = Mock(
+            count_appended_bytes=lambda *_: turn.add_listener(watch), on_turn_ended=lambda: told.append("watch")
+        )
+        partition.waiters.add(watch)
+        append_soon(turn, partition)
+        soon.pop()()
+        assert (told, soon) == (["watch"], []), "and the loop is not woken for a turn without work"
+
+
+def test_batches_that_are_appended_while_a_turn_ends_are_written_in_the_next_one(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "first")
+        soon: list[Callable[[], None]] = []
+        turn, partition = Turn(), harness.partition("t")
+        turn.bind_to_loop(soon.append)
+        watch = Mock(count_appended_bytes=lambda *_: (partition.waiters.clear(), append_soon(turn, partition)))
+        partition.waiters.add(watch)
+        append_soon(turn, partition)
+        for expected in (2, 3):
+            soon.pop()()
+            assert partition.log.log_end_offset == expected
+        assert soon == []
+
+
+def append_soon(turn: Turn, partition: Partition) -> None:
+    data = batch("v")
+    partition.append_batches(turn, memoryview(data), [check_batch(data)])
 
 
 def test_responses_of_a_connection_stay_in_order_around_deferred_ones(loop: Loop) -> None:

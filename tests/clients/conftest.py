@@ -55,7 +55,6 @@ def complaints(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     """Fail the test for what a client logs as a warning or an error, unless it matches a pattern that the test adds."""
     expected: list[str] = [
         "blocking the event loop",  # kafka-python's remark on a busy machine
-        "Metadata refresh: failed .*Cancelled",  # its, of one that ends with the client
         # Who makes a topic by its first use is told that it is not there yet, as by Kafka.
         "Topic .* (not found in cluster metadata|is not available during auto-create)",
         # librdkafka's, where it asks at the moment at which it gives up the address it began with for the broker's own

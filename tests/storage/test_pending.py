@@ -44,12 +44,17 @@ def begun(directory: Path, **options: Any) -> Log:
 
 
 def producers_of(log: Log) -> dict[int, Any]:
-    """What a log knows of its producers: epoch, newest batch but for its time, and open transaction of each.
+    """What a log knows of its producers: epoch, time, newest batch and open transaction of each.
 
     A snapshot has one time for producer and batch, as Kafka's: after a marker it is that of the marker.
     """
     return {
-        producer_id: (entry.epoch, [batch[:-1] for batch in entry.batches[-1:]], entry.transaction_first_offset)
+        producer_id: (
+            entry.epoch,
+            entry.last_timestamp,
+            [batch[:-1] for batch in entry.batches[-1:]],
+            entry.transaction_first_offset,
+        )
         for producer_id, entry in log.producers.iterate_entries()
     }
 

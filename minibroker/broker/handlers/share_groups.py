@@ -81,13 +81,12 @@ def _check_share_groups_enabled(context: RequestContext) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _check_share_group_coordinator(context: RequestContext, group_id: str, *, needs_name: bool) -> None:
-    """Check that this node coordinates the group, which must have a name if it `needs_name`. Raises KafkaError."""
+def _check_share_group_coordinator(context: RequestContext, group_id: str, *, may_be_empty: bool) -> None:
+    """Check that this node coordinates the group, and that its id is not empty or `may_be_empty`. Raises KafkaError."""
     groups = context.cluster.groups
+    check = groups.check_is_coordinator if may_be_empty else groups.check_is_coordinator_and_group_id
     try:
-        (groups.check_is_coordinator_and_group_id if needs_name else groups.check_is_coordinator)(
-            context.node, group_id
-        )
+        check(context.node, group_id)
     except KafkaError as error:
         raise KafkaError(error.code, WORDS[error.code]) from None
 
@@ -134,7 +133,7 @@ async def share_group_describe(
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
             context.cluster.groups.check_group_id(group_id)
-            _check_share_group_coordinator(context, group_id, needs_name=False)
+            _check_share_group_coordinator(context, group_id, may_be_empty=True)
             described = _describe_share_group(context, context.cluster.groups.get_share_group(group_id))
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -193,7 +192,7 @@ async def describe_share_group_offsets(
         try:
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, requested.group_id)
-            _check_share_group_coordinator(context, requested.group_id, needs_name=False)
+            _check_share_group_coordinator(context, requested.group_id, may_be_empty=True)
             if requested.topics is not None:  # of a group that need not exist, as in Kafka
                 yield from context.cluster.share_states.log.create_topic_in_steps()
                 wanted = [(topic.topic_name, topic.partitions) for topic in requested.topics]
@@ -270,7 +269,7 @@ async def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_share_group_coordinator(context, request.group_id, needs_name=True)
+    _check_share_group_coordinator(context, request.group_id, may_be_empty=False)
     await in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
@@ -338,7 +337,7 @@ async def delete_share_group_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_share_group_coordinator(context, request.group_id, needs_name=True)
+    _check_share_group_coordinator(context, request.group_id, may_be_empty=False)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_may_be_deleted()
     responses = await in_slices(

@@ -156,7 +156,7 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
 
     @raise_plain_errors
     def partitions(self, start: planning.JsonOffsets, end: planning.JsonOffsets) -> list[InputPartition]:
-        """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
+        """Return what each task of a batch reads, always the same for the same offsets. Raises `DataLoss`."""
         ranges = planning.find_stream_ranges(
             self._options, self._source, planning.parse_json_offsets(start), planning.parse_json_offsets(end)
         )

@@ -318,9 +318,7 @@ def _join_answer_items(items: list[Any]) -> bytes:
 
 def get_user(principal: Principal) -> str | None:
     """Return the name of a user, with its type if it is another than usual; None for a client without a login."""
-    if principal is ANONYMOUS or principal == ANONYMOUS:
-        return None
-    return principal.name if principal.type == USER else str(principal)
+    return None if principal == ANONYMOUS else principal.name if principal.type == USER else str(principal)
 
 
 def get_mechanism(call: Call) -> str | None:

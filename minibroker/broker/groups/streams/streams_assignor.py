@@ -141,7 +141,7 @@ class _Assignment:
     def _find_least_loaded_member(self, task: TaskId, *, without_task: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
 
-        With `without_task`, the process must not have the task yet.
+        With `without_task`, leave out members whose process has the task already.
         """
         found, least = None, (0.0, 0)
         for member_id in self._had_standby.get(task, ()):
