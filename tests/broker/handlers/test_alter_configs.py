@@ -68,6 +68,15 @@ def test_validate_only_changes_nothing(topic: Harness) -> None:
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"retention.ms": "1000"}
 
 
+def test_a_long_list_of_configs_is_read_in_steps(topic: Harness) -> None:
+    slicer = topic.dispatcher.slicer
+    before = slicer.steps
+    alter(topic, TOPIC, "t", ("x", "1"))
+    of_one = slicer.steps - before
+    alter(topic, TOPIC, "t", *((f"{number:x}", "") for number in range(600)))  # decoded in one step
+    assert slicer.steps - before - of_one >= of_one + 5
+
+
 def test_altered_configs_survive_a_restart(topic: Harness) -> None:
     alter(topic, TOPIC, "t", ("segment.bytes", "2000000"))
     topic.restart()
