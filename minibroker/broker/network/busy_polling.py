@@ -4,7 +4,7 @@ To wake a core that sleeps takes longer than to answer a request. A client that 
 the next request is thereby answered in about two thirds of the time. With many active clients there is nothing to
 gain, as a socket is always ready, so the loop polls only while few are; without clients it sleeps. Where other
 processes want the CPU, polling would take it from the client: that shows when a turn without a read takes long. And
-where polling has found nothing several times, the clients think longer than that, and it is tried now and then only.
+where polling finds nothing more often than something, the clients think longer: it is tried now and then only.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from minibroker.operating_system import count_usable_cpus
 FEW_READS: Final = 4  # in a turn of the loop
 PREEMPTED_SECONDS: Final = 0.001  # another process keeps a CPU for some ms; a turn without a read takes 5 us
 RESPITE_SECONDS: Final = 0.02
-VAIN_PERIODS: Final = 4  # of polling, in a row
-READS_A_TRIAL: Final = 16  # after them
+VAIN_PERIODS: Final = 4  # more than those in which polling has found a read
+READS_A_TRIAL: Final = 64  # after so many vain ones
 DEFAULT_US: Final = 60
 
 
@@ -72,13 +72,13 @@ class BusyPolling:
         now, reads, polled_at = self._now(), self._reads, self._polled_at
         self._reads, self._polled_at = 0, now
         if reads:
-            if self._until:
-                self._vain_periods = 0
+            if self._until and self._vain_periods:
+                self._vain_periods -= 1
             self._until = now + self._duration_seconds
         elif now - polled_at > PREEMPTED_SECONDS:
             self._resumes_at = now + RESPITE_SECONDS
         if now >= self._until:
-            self._vain_periods += 1
+            self._vain_periods = min(self._vain_periods + 1, VAIN_PERIODS)
             self._is_on = False
         elif reads > FEW_READS or now < self._resumes_at:
             self._is_on = False

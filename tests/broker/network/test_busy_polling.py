@@ -130,7 +130,7 @@ def test_an_event_loop_rarely_polls_for_clients_that_think_longer_than_it_polls(
         poll_in_vain(loop)
 
 
-def test_an_event_loop_polls_after_each_read_again_once_a_poll_has_found_one() -> None:
+def test_an_event_loop_polls_after_each_read_again_once_a_trial_has_found_one() -> None:
     loop = Loop()
     for _ in range(VAIN_PERIODS):
         poll_in_vain(loop)
@@ -139,9 +139,24 @@ def test_an_event_loop_polls_after_each_read_again_once_a_poll_has_found_one() -
     loop.run_turn(after_us=1)
     loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=59)
+    loop.polling.keep_polling_after_read()
+    loop.run_turn(after_us=59)
     loop.run_turn(after_us=61)
     assert loop.sleeps
     poll_in_vain(loop)
+
+
+def test_an_event_loop_rarely_polls_if_polling_fails_more_often_than_it_succeeds() -> None:
+    loop = Loop()
+    for _ in range(VAIN_PERIODS - 1):  # the first read makes up for nothing
+        loop.polling.keep_polling_after_read()
+        loop.run_turn(after_us=1)
+        loop.polling.keep_polling_after_read()  # found by polling
+        loop.run_turn(after_us=30)
+        loop.run_turn(after_us=61)
+        poll_in_vain(loop)
+    loop.polling.keep_polling_after_read()
+    assert loop.sleeps
 
 
 def test_busy_polling_is_off_by_default_on_a_machine_with_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
