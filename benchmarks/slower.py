@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.handlers import commit_template, fetch, produce
-from minibroker.broker.requests.answers import LastingAnswers
+from minibroker.broker.requests.dispatch import LastingAnswers
 from minibroker.broker.requests.served import SERVED
 from minibroker.cli.main import main
 from minibroker.protocol.apis import ApiKey

@@ -15,8 +15,7 @@ import pytest
 from conformance import builds
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.emulation import list_highest_feature_levels
-from minibroker.testing.emulation.error_codes import find_newest_error_code
+from minibroker.testing.emulation.emulation import find_newest_error_code, list_highest_feature_levels
 from minibroker.testing.emulation.releases import (
     RELEASES,
     is_release_or_newer,

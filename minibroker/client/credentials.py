@@ -1,15 +1,24 @@
 """Credentials from settings: Java's JAAS configuration in one line, or librdkafka's separate settings.
 
+Tokens for OAUTHBEARER come from an endpoint by client credentials, from a file, or are made here, unsecured. Their
+options in a JAAS configuration have the names of Kafka's login module.
+
 `client_mechanisms` has what is sent over the wire.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import ssl
+import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlencode, urlsplit
 
 from minibroker import jaas
-from minibroker.client.client_errors import SettingError
+from minibroker.client.client_errors import SettingError, TokenError
 from minibroker.client.client_mechanisms import (
     SCRAM_HASHES,
     MechanismExchange,
@@ -17,9 +26,24 @@ from minibroker.client.client_mechanisms import (
     authenticate_by_plain,
     authenticate_by_scram,
 )
-from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, make_token_source
+from minibroker.client.client_tls import make_tls_context
 from minibroker.jaas import JaasError, LoginModule
 
+URL: Final = "sasl.oauthbearer.token.endpoint.url"
+TIMEOUT_S: Final = 10
+ANSWER_BYTES: Final = 1 << 20  # the longest answer of a token endpoint
+EXTENSION: Final = "extension_"
+STRING_CLAIM: Final = "unsecuredLoginStringClaim_"
+NUMBER_CLAIM: Final = "unsecuredLoginNumberClaim_"
+UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
+# librdkafka's two settings for unsecured tokens, and Java's names for the options in the second one.
+UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
+UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
+UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
+LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
+# librdkafka's settings of whom to trust at an https: endpoint, and their names in `client_tls`.
+HTTPS: Final = {"https.ca.pem": "ssl.truststore.certificates", "https.ca.location": "ssl.truststore.location"}
+RENEW_AT: Final = 0.8  # of a token's life
 JAAS: Final = "sasl.jaas.config"
 MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
@@ -27,8 +51,7 @@ MODULES: Final = {
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
 MECHANISMS: Final = tuple(mechanism for mechanisms in MODULES.values() for mechanism in mechanisms)
-
-# The settings of OAUTHBEARER, which `tokens` reads.
+# The settings of OAUTHBEARER.
 OAUTH: Final = (
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.client.credentials.client.id",
@@ -43,10 +66,169 @@ OAUTH: Final = (
     *HTTPS,
 )
 HANDLER: Final = "sasl.login.callback.handler.class"
-HANDLERS: Final = tuple(  # of Java's that do what `tokens` does
+HANDLERS: Final = tuple(  # of Java's that do the same
     f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
     for package in ("", "secured.")
 )
+
+
+class TokenSource:
+    """A source of tokens. It fetches a new token when most of the last one's lifetime is over."""
+
+    def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
+        self._fetch = fetch
+        self._extensions = dict(extensions)
+        self._token = ""
+        self._until = 0.0
+
+    def get_token(self) -> str:
+        """Return a valid token. Raises `TokenError`."""
+        if time.monotonic() >= self._until:
+            self._token, life_s = self._fetch()
+            self._until = time.monotonic() + life_s * RENEW_AT
+        return self._token
+
+    def get_extensions(self) -> dict[str, str]:
+        """Return the SASL extensions, which are sent beside the token (KIP-342)."""
+        return self._extensions
+
+
+def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
+    """Return the source of tokens for a login module's options and `sasl.oauthbearer.*`. Raises `SettingError`."""
+    if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
+        raise SettingError("sasl.oauthbearer.method must be oidc or default")
+    url = settings.get(URL)
+    is_unsecured = settings.get(UNSECURED, "false").strip().lower() == "true"
+    if UNSECURED_CONFIG in settings and not is_unsecured:
+        raise SettingError(f"{UNSECURED_CONFIG} is for unsecured tokens, which need {UNSECURED}=true")
+    if url is not None and is_unsecured:
+        raise SettingError(f"{UNSECURED} is for unsecured tokens, which do not come from {URL}")
+    if url is None:
+        return _make_unsecured_token_source({**module, **_parse_librdkafka_claims(settings)})
+    if url.startswith("file:"):
+        path = Path(unquote(urlsplit(url).path))
+        return TokenSource(lambda: _read_token_file(path), _collect_extensions(module, settings, EXTENSION))
+    return _make_endpoint_token_source(url, module, settings)
+
+
+def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise SettingError(f"{URL} must begin with https:, http: or file:")
+    own = {"clientId", "clientSecret", "scope"}
+    tls = {HTTPS[name]: settings[name] for name in HTTPS if name in settings}
+    tls |= {name: value for name, value in module.items() if name.startswith("ssl.")}
+    for name in sorted(name for name in module if name not in {*own, *tls} and not name.startswith(EXTENSION)):
+        raise SettingError(f"sasl.jaas.config: unknown option {name}")
+
+    def given(name: str, *others: str) -> str | None:
+        return next((value for key in others if (value := settings.get(key)) is not None), module.get(name))
+
+    prefix = "sasl.oauthbearer.client"
+    client_id = given("clientId", f"{prefix}.credentials.client.id", f"{prefix}.id")
+    secret = given("clientSecret", f"{prefix}.credentials.client.secret", f"{prefix}.secret")
+    if client_id is None or secret is None:
+        raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
+    scope = given("scope", "sasl.oauthbearer.scope")
+    context = _make_tls_context(tls)
+    return TokenSource(
+        lambda: _request_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
+    )
+
+
+def _make_tls_context(tls: dict[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context of these settings, None for the machine's own. Raises `SettingError`."""
+    context = make_tls_context(tls, bool(tls))
+    for name in tls:
+        raise SettingError(f"sasl.jaas.config: unknown option {name}")
+    return context
+
+
+def _request_token(
+    url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None
+) -> tuple[str, float]:
+    """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
+    import urllib.error  # here: importing it takes longer than importing the rest of the client
+    import urllib.request
+
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+    request = urllib.request.Request(url, urlencode(form).encode(), {"Accept": "application/json"})
+    request.add_unredirected_header("Authorization", f"Basic {credentials}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
+            document: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
+        return str(document["access_token"]), float(document.get("expires_in", 0))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is the answer, too
+        raise TokenError(f"no token from {url}: {type(error).__name__}: {error}") from None
+
+
+def _read_token_file(path: Path) -> tuple[str, float]:
+    """Read a token from a file. Another process renews it, so it is read again for every connection."""
+    try:
+        return path.read_text().strip(), 0.0
+    except OSError as error:
+        raise TokenError(f"no token: {error}") from None
+
+
+def _make_unsecured_token_source(module: Mapping[str, str]) -> TokenSource:
+    """Return a source of tokens without a signature, like those of Kafka's login module (RFC 7519, 6). For tests."""
+    claims: dict[str, Any] = {}
+    for name, value in module.items():
+        if name.startswith(STRING_CLAIM):
+            claims[name.removeprefix(STRING_CLAIM)] = value
+        elif name.startswith(NUMBER_CLAIM):
+            claims[name.removeprefix(NUMBER_CLAIM)] = _parse_number_of_setting(name, value)
+        elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
+            raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
+    if "sub" not in claims:
+        raise SettingError(
+            f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
+        )
+    life_s = _parse_number_of_setting(LIFETIME, module.get(LIFETIME, "3600"))
+    return TokenSource(
+        lambda: (_make_unsigned_token(claims, life_s), life_s), _collect_extensions(module, {}, UNSECURED_EXTENSION)
+    )
+
+
+def _parse_librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
+    """Parse `principal=alice lifeSeconds=60 extension_a=b`, and return it by the names of Java's login module."""
+    claims = {}
+    for pair in settings.get(UNSECURED_CONFIG, "").split():
+        name, equals, value = pair.partition("=")
+        known = UNSECURED_NAMES.get(name)
+        if name.startswith(EXTENSION):
+            known = UNSECURED_EXTENSION + name.removeprefix(EXTENSION)
+        if not equals or known is None:
+            raise SettingError(f"{UNSECURED_CONFIG}: {name!r} is not {', '.join(UNSECURED_NAMES)} or {EXTENSION}NAME")
+        claims[known] = value
+    return claims
+
+
+def _make_unsigned_token(claims: Mapping[str, Any], life_s: float) -> str:
+    now = time.time()
+    parts: list[Mapping[str, Any]] = [{"alg": "none"}, {"iat": now, "exp": now + life_s, **claims}]
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join(encoded) + "."
+
+
+def _collect_extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the extensions of the login module and of librdkafka's setting: `name=value`, separated by commas."""
+    found = {name.removeprefix(prefix): value for name, value in module.items() if name.startswith(prefix)}
+    for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
+        name, equals, value = pair.strip().partition("=")
+        if not equals:
+            raise SettingError("sasl.oauthbearer.extensions must be name=value, separated by commas")
+        found[name] = value
+    return found
+
+
+def _parse_number_of_setting(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise SettingError(f"sasl.jaas.config: {name} must be a number, not {value!r}") from None
 
 
 class Credentials(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -18,6 +19,7 @@ from minibroker.broker.upkeep.cleaner import get_cleaning_limits
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
@@ -35,6 +37,7 @@ from minibroker.storage.inspection.inspected_files import (
     identify_file,
     iterate_file_contents,
 )
+from minibroker.storage.inspection.log_inspection import DamagedBytes
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -43,6 +46,10 @@ from minibroker.testing.broker import Broker
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
+MOST_INSPECTED_BYTES: Final = 256 << 20  # a larger log is not walked through for its damage
+MOST_LISTED_BYTES: Final = 4 << 20  # half a second; a larger file is looked at once somebody opens it
+MOST_DAMAGE: Final = 100
+SECONDS: Final = 1.0  # in which all files are looked at
 MOST_FILES: Final = 10_000
 MOST_DEPTH: Final = 3
 WINDOW_BYTES: Final = 256 << 10  # of a log
@@ -53,8 +60,67 @@ MOST_ENTRIES: Final = 2_000
 MOST_COMPACTED_BYTES: Final = 64 << 20  # a cleaning reads about 30 MB/s
 MOST_OFFSETS: Final = 100_000
 LENGTH_POSITION: Final = 8  # of a batch, in all formats
-
 FindRoot = Callable[[], Path]
+
+
+def make_damage_routes(root: FindRoot) -> Routes:
+    """Return the paths of damage. Threads read the files, as they may be large."""
+    routes = Routes("/files")
+    damaged = DamagedFiles()
+
+    @routes.get("/damage")
+    async def get_damage(path: str) -> list[dict[str, Any]] | None:
+        """Return what is wrong with a file, None if it is too large to tell; a log is compared with its indexes."""
+        return await asyncio.to_thread(find_damage, find_file_below(root(), path))
+
+    @routes.get("/damaged")
+    async def list_damaged() -> dict[str, Any]:
+        """Return how much damage each damaged file has; `unknown` files were not looked at."""
+        return await asyncio.to_thread(damaged.count_damage_below, root())
+
+    return routes
+
+
+def find_damage(inspected: InspectedFile) -> list[dict[str, Any]] | None:
+    """Return the first damage of a file, `MOST_DAMAGE` places at most, or None if the file is too large."""
+    if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
+        return None
+    found = iterate_file_contents(
+        Disk(), inspected, InspectionOptions(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES)
+    )
+    damage = islice((each for each in found if isinstance(each, DamagedBytes)), MOST_DAMAGE)
+    return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
+
+
+class DamagedFiles:
+    """The damage of the files below a directory. A file that has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, int, int], int] = {}
+
+    def count_damage_below(self, root: Path) -> dict[str, Any]:
+        """Return how much damage each damaged file has. This ends after `SECONDS`; ask again for the rest.
+
+        Large files are left out: one that grows would be read from its beginning each time.
+        """
+        ends = time.monotonic() + SECONDS
+        base = root.parent if root.is_file() else root
+        counts: dict[tuple[str, int, int], int] = {}
+        damaged: dict[str, int] = {}
+        unknown = 0
+        for each in describe_files(root)["files"]:
+            name = f"{each['folder']}/{each['name']}" if each["folder"] else each["name"]
+            with suppress(OSError, LookupError):
+                state = os.stat(base / name)
+                key = name, state.st_size, state.st_mtime_ns
+                if state.st_size > MOST_LISTED_BYTES or (key not in self._counts and time.monotonic() > ends):
+                    unknown += 1
+                    continue
+                known = self._counts.get(key)
+                counts[key] = len(find_damage(find_file_below(root, name)) or ()) if known is None else known
+                damaged |= {name: counts[key]} if counts[key] else {}
+        self._counts = counts
+        return {"damaged": damaged, "unknown": unknown}
 
 
 def make_file_routes(root: FindRoot, broker: Broker | None = None) -> Routes:

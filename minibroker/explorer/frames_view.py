@@ -1,32 +1,56 @@
-"""The view of frames: the live list, and each frame with its bytes, its fields, its answer and what it changed."""
+"""The view of frames: the live list, and each frame with its bytes, its fields, its answer and what it changed.
+
+A page asks once and is told everything from then on, as server-sent events. Nothing is added to the path of requests:
+while a page is open, its feed looks at the journal ten times a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from shlex import quote
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.copies import make_copyable_texts
+from minibroker.explorer.answers_in_threads import make_answer_in_thread, read_in_thread
 from minibroker.explorer.effects import list_effects
-from minibroker.explorer.feeds import COLUMNS, DescribeState, FrameFeed, iterate_events, make_frame_row
 from minibroker.explorer.saved_frames import FrameSource
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.headers import find_response_version
+from minibroker.protocol.legible import make_legible
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.testing.broker import Broker
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.hosting import InterceptedHost
-from minibroker.testing.seen.journal import Journal
-from minibroker.testing.seen.subjects import NameOf
+from minibroker.testing.seen.journal import Journal, JournalMark
+from minibroker.testing.seen.subjects import NameOf, find_subjects, find_topic_name
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
+TICK_SECONDS: Final = 0.1
+STATE_SECONDS: Final = 1.0
+SLICE_SECONDS: Final = 0.005  # of the broker's loop at a time
+PORTION: Final = 500  # rows
+ID_CHARACTERS: Final = 200
+COLUMNS: Final = (
+    *("number", "api", "version", "client_id", "node", "connection", "started_ms", "duration_ms", "outcome"),
+    *("errors", "faults", "request_bytes", "answer_bytes", "topics", "groups", "transactional_ids", "software"),
+    *("user", "mechanism"),
+)
+"""What the values of a row are, in their order."""
+
+DescribeState = Callable[[], dict[str, Any]]
 SIZE: Final = Struct(">i")
 SHOWN_BYTES: Final = 16 << 20  # of a frame
 SHORTEST_HEADER_BYTES: Final = 8  # of an answer's frame, which those to ApiVersions have in all versions
@@ -39,6 +63,229 @@ OWN_WORDS: Final = {
 }
 UNKNOWN_HERE: Final = ("where",)  # a function
 NO_CACHE: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class FrameFeed:
+    """What one page has not seen yet."""
+
+    def __init__(self, frames: FrameSource, name_of: NameOf, after: int = 0) -> None:
+        self._frames = frames
+        self._name_of = name_of
+        self._last = after
+        self._marked = 0
+        self._open: dict[int, Exchange] = {}
+
+    async def take_next_portion(self) -> dict[str, Any] | None:
+        """Return the next rows and marks, or None if there are none. It holds the loop for about 5 ms at most."""
+        until = time.perf_counter() + SLICE_SECONDS
+        rows = []
+        for exchange in self._list_next_exchanges():
+            if exchange.outcome == "open":
+                self._open[exchange.number] = exchange
+            else:
+                self._open.pop(exchange.number, None)
+            self._last = max(self._last, exchange.number)
+            rows.append(await read_in_thread(exchange, partial(make_frame_row, exchange, self._name_of)))
+            if time.perf_counter() > until:
+                break
+        marks = [mark for mark in self._frames.marks if mark.number > self._marked]
+        if marks:
+            self._marked = marks[-1].number
+        if not rows and not marks:
+            return None
+        return {"rows": rows, "marks": [make_mark_object(mark) for mark in marks], "oldest": self._frames.oldest}
+
+    def _list_next_exchanges(self) -> list[Exchange]:
+        """Return what has ended since it was told, then what was not told yet."""
+        ended = [each for each in self._open.values() if each.outcome != "open"]
+        return [*ended[:PORTION], *self._frames.list_exchanges_after(self._last, PORTION)]
+
+
+async def iterate_events(
+    feed: FrameFeed, describe_state: DescribeState | None, closing_event: asyncio.Event
+) -> AsyncIterator[bytes]:
+    """Yield server-sent events until the server closes: `frames` as they come, and `describe_state` each second."""
+    told_at = -STATE_SECONDS
+    while not closing_event.is_set():
+        now = time.monotonic()
+        if describe_state is not None and now - told_at >= STATE_SECONDS:
+            told_at = now
+            yield encode_event("state", describe_state())
+        portion = await feed.take_next_portion()
+        if portion is not None:
+            yield encode_event("frames", portion)
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(TICK_SECONDS)
+
+
+def encode_event(name: str, value: Any) -> bytes:
+    """Return a server-sent event. JSON has no line breaks."""
+    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
+
+
+def make_frame_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
+    """Return the values of `COLUMNS` for a request."""
+    topics, groups, transactional_ids = _list_subjects_of_exchange(exchange, name_of)
+    return [
+        exchange.number,
+        exchange.api,
+        exchange.version,
+        None if exchange.client_id is None else make_legible(exchange.client_id, ID_CHARACTERS),
+        exchange.node_id,
+        exchange.connection,
+        exchange.started_ms,
+        exchange.duration_ms,
+        exchange.outcome,
+        exchange.errors,
+        [make_legible(fault) for fault in exchange.faults],
+        len(exchange.request_bytes),
+        len(exchange.answer_bytes),
+        topics,
+        groups,
+        transactional_ids,
+        exchange.software,
+        None if exchange.user is None else make_legible(exchange.user, ID_CHARACTERS),
+        exchange.mechanism,
+    ]
+
+
+MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
+
+
+def _list_subjects_of_exchange(
+    exchange: Exchange, name_of: NameOf
+) -> tuple[dict[str, list[int]], list[str], list[str]]:
+    request = exchange.request
+    if request is None:
+        return {}, [], []  # a proxy passes requests that cannot be read here
+    found = find_subjects(request, name_of)
+    topics = found.topics
+    answer = exchange.answer if exchange.api_key is ApiKey.FETCH and not topics else None
+    if answer is not None:
+        topics = find_subjects(answer, name_of).topics  # a fetch session names only what changes
+    named = sorted(topics.items())[:MOST_SUBJECTS]
+    return (
+        {make_legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},
+        [make_legible(each, ID_CHARACTERS) for each in sorted(found.groups)[:MOST_SUBJECTS]],
+        [make_legible(each, ID_CHARACTERS) for each in sorted(found.transactional_ids)[:MOST_SUBJECTS]],
+    )
+
+
+def make_mark_object(mark: JournalMark) -> dict[str, Any]:
+    """Return a mark for JSON."""
+    return mark._asdict() | {"text": make_legible(mark.text)}
+
+
+MOST_BYTES: Final = 1 << 16  # of a request: nobody pastes more
+MOST_ANSWER_BYTES: Final = 1 << 18  # which JSON has, too
+LINE_DIGITS: Final = 96
+MOST_COMMANDS: Final = 20
+
+PYTHON = '''\
+"""Sends {api} of version {version}, and prints the answer."""
+
+import socket
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.explaining.messages import explain_response
+
+frame = bytes.fromhex("""
+{digits}
+""")
+
+with socket.create_connection(({host!r}, {port})) as connection:
+    connection.sendall(frame)
+    answer = connection.recv(4, socket.MSG_WAITALL)
+    answer += connection.recv(int.from_bytes(answer, "big"), socket.MSG_WAITALL)
+
+for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_parts():
+    print("  " * depth + part.name, part.value if part.value is not None else "", part.meaning)
+'''
+
+
+def make_copyable_texts(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
+    """Return the forms of a request by their names."""
+    frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
+    if len(frame) > MOST_BYTES:
+        return {}
+    found = {"hex": frame.hex()}
+    if len(exchange.answer_bytes) <= MOST_ANSWER_BYTES:
+        found["JSON"] = json.dumps(exchange.as_json(), indent=2, ensure_ascii=True)
+    if isinstance(exchange.api_key, ApiKey):  # a proxy passes others, too
+        found["Python"] = _write_python_code(exchange, frame, servers)
+    commands, request = _KCAT.get(exchange.api_key), exchange.request
+    if commands is not None and request is not None:
+        found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", name_of))
+    return {name: text for name, text in found.items() if text}
+
+
+def _write_python_code(exchange: Exchange, frame: bytes, servers: str) -> str:
+    host, _, port = servers.partition(",")[0].rpartition(":")
+    digits = frame.hex()
+    lines = "\n".join(digits[at : at + LINE_DIGITS] for at in range(0, len(digits), LINE_DIGITS))
+    return PYTHON.format(
+        api=exchange.api,
+        version=exchange.version,
+        key=exchange.api_key.name,
+        digits=lines,
+        host=host.strip("[]"),
+        port=port,
+    )
+
+
+def _write_metadata_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+    names = [name for topic in request.topics or () if (name := find_topic_name(topic, name_of))]
+    yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
+
+
+def _write_fetch_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+    for topic in request.topics[:MOST_COMMANDS]:
+        name = find_topic_name(topic, name_of) or ""
+        for each in topic.partitions[:MOST_COMMANDS] if name else ():
+            yield f"{kcat} -C -t {quote(name)} -p {each.partition} -o {each.fetch_offset} -e"
+
+
+def _write_list_offsets_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+    for topic in request.topics[:MOST_COMMANDS]:
+        for each in topic.partitions[:MOST_COMMANDS]:
+            yield f"{kcat} -Q -t {quote(f'{topic.name}:{each.partition_index}:{each.timestamp}')}"
+
+
+def _write_produce_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+    for topic in request.topic_data[:MOST_COMMANDS]:
+        name = find_topic_name(topic, name_of) or ""
+        for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
+            target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
+            with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
+                for position, _ in iterate_batches_in(data):
+                    records = iterate_records_in(data, position, limit_bytes=MOST_BYTES)
+                    yield from (_make_produce_command(each, target) for each in islice(records, MOST_COMMANDS))
+
+
+def _make_produce_command(record: Any, target: str) -> str:
+    """Return a command that writes the record; kcat reads it from its input, and cannot write every byte."""
+    key = "" if record.key is None else f" -k {_escape_for_shell(record.key)}"
+    headers = "".join(f" -H {quote(f'{name}=')}{_escape_for_shell(value or b'')}" for name, value in record.headers)
+    if record.value is None:
+        return f"printf '' | {target}{key}{headers} -Z"
+    return f"printf %b {_escape_for_shell(record.value)} | {target}{key}{headers}"
+
+
+def _escape_for_shell(data: bytes) -> str:
+    """Return bytes for a shell; those that are not printable ASCII in octal, as printf and bash read them."""
+    if all(0x20 <= byte < 0x7F and byte != 0x5C for byte in data):
+        return quote(data.decode())
+    return "$'" + "".join(chr(byte) if byte in _PLAIN else f"\\{byte:03o}" for byte in data) + "'"
+
+
+_PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x27, 0x5C}
+_KCAT: Final[dict[ApiKey, Callable[[Any, str, NameOf], Iterator[str]]]] = {
+    ApiKey.METADATA: _write_metadata_commands,
+    ApiKey.FETCH: _write_fetch_commands,
+    ApiKey.LIST_OFFSETS: _write_list_offsets_commands,
+    ApiKey.PRODUCE: _write_produce_commands,
+}
 
 
 def list_filter_words() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The view that tries a request out: its fields with sensible values, its bytes, and the answer to it.
 
-The bytes go through a real connection, as a client's do, so that faults strike them and the journal has them.
+Records are written as lines of text. The bytes go through a real connection, as a client's do, so that faults strike
+them and the journal has them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct as Packing
 from struct import error as PackingError
@@ -18,7 +20,6 @@ from msgspec import Meta, Struct
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.addressed_nodes import find_addressed_node
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.composed_records import compose_records, get_message_format_of_produce
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
@@ -29,12 +30,23 @@ from minibroker.protocol.headers import RequestHeader, get_request_header_versio
 from minibroker.protocol.layout import FieldInVersion, make_struct_layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import format_uuid, parse_uuid
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import find_api_key
 from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
+FIRST_VERSION_OF_FORMAT_1: Final = 2  # of Produce
+FIRST_VERSION_OF_FORMAT_2: Final = 3
+FORMAT_2: Final = 2
+NO_PRODUCER: Final = (-1, -1, -1)  # id, epoch, sequence
+DIRECTIVES: Final = (
+    "a line that begins with @ is @producer ID EPOCH SEQUENCE, @transactional, @compress CODEC or @tombstone KEY"
+)
 SIZE: Final = Packing(">i")
 KEY_AND_VERSION: Final = Packing(">hh")
 VERSION: Final = Packing(">h")
@@ -51,12 +63,10 @@ SILENT: Final = (
     f"There was no answer within {PATIENCE_SECONDS:.0f} s: the frame may be shorter than its size says, the request "
     "may wait, or it may want no answer (acks=0)."
 )
-
 TOO_LARGE: Final = (
     "There is an answer of {:,} bytes, of which nothing was read: the explorer shows those of up to "
     f"{MOST_ANSWER_BYTES:,} bytes."
 )
-
 GROUP: Final = "my-group"
 ASSIGNOR: Final = "range"
 TOPIC_NAMES: Final = ("name", "topic", "topic_name")
@@ -86,6 +96,74 @@ ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_name
 ComposeRecords = Callable[[str], memoryview]  # records from their lines
 OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
+
+
+@dataclass
+class _ComposedLines:
+    """What the lines say about the whole batch, and its records."""
+
+    now_ms: int
+    records: list[Record] = field(default_factory=list)
+    producer: tuple[int, ...] = NO_PRODUCER
+    is_transactional: bool = False
+    compression: Compression = Compression.NONE
+
+    def add_line(self, line: str) -> None:
+        """Take a line in. Raises ValueError."""
+        match line.split():
+            case ["@producer", *numbers] if len(numbers) == len(self.producer):
+                self.producer = tuple(map(int, numbers))
+            case ["@transactional"]:
+                self.is_transactional = True
+            case ["@compress", codec] if codec.upper() in Compression.__members__:
+                self.compression = Compression[codec.upper()]
+            case ["@tombstone", key]:
+                self._append_record(key, None)
+            case [word, *_] if word.startswith("@"):
+                raise ValueError(DIRECTIVES)
+            case _:
+                key, equals, value = line.partition("=")
+                self._append_record(key if equals else None, value if equals else key)
+
+    def _append_record(self, key: str | None, value: str | None) -> None:
+        encoded_key, encoded_value = (None if each is None else each.encode() for each in (key, value))
+        self.records.append(Record(len(self.records), self.now_ms, encoded_key, encoded_value, ()))
+
+
+def get_message_format_of_produce(version: int) -> int:
+    """Return the format of the records that a version of Produce carries."""
+    if version >= FIRST_VERSION_OF_FORMAT_2:
+        return FORMAT_2
+    return int(version >= FIRST_VERSION_OF_FORMAT_1)
+
+
+def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
+    """Return the records of some lines in a format: a line for each, as `key=value` or `value`. Raises ValueError.
+
+    A line with `@` says who writes, that it is in a transaction, how it is compressed, or which key has no value any
+    more. `hex:` and digits are the bytes themselves.
+    """
+    if text.startswith("hex:"):
+        return memoryview(bytes.fromhex(text.removeprefix("hex:")))
+    said = _ComposedLines(now_ms)
+    for line in text.splitlines():
+        said.add_line(line)
+    if not said.records:
+        return memoryview(b"")
+    if magic < FORMAT_2:
+        if said.producer != NO_PRODUCER or said.is_transactional:
+            raise ValueError(f"messages of format {magic} have no producer and no transaction: use Produce 3 or newer")
+        return memoryview(build_message_set(said.records, magic, compression=said.compression))
+    producer_id, epoch, sequence = said.producer
+    batch = build_batch(
+        said.records,
+        compression=said.compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=said.is_transactional,
+    )
+    return memoryview(batch)
 
 
 class ComposedRequest(Struct):

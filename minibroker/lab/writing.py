@@ -24,7 +24,7 @@ from minibroker.explorer.bundling import bundle_modules
 from minibroker.lab.compiling import pack_entries
 
 PACKAGE: Final = Path(__file__).parent.parent
-EXPLORER: Final = PACKAGE / "explorer" / "static"  # `page_files` has it, too, but needs the libraries of a server
+EXPLORER: Final = PACKAGE / "explorer" / "static"  # `explorer_routes` has it, too, but needs the libraries of a server
 PAGE: Final = "index.html"
 FIRST_MODULE: Final = "app.js"
 MODULE_SUFFIX: Final = ".js"

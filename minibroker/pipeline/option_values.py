@@ -181,13 +181,7 @@ CLIENT: Final = (
     "socket.keepalive.enable",
     "statistics.interval.ms",
 )
-# A task sends its rows when there are enough of them, or no more.
-PRODUCER: Final = (
-    "linger.ms",
-    "partitioner.adaptive.partitioning.enable",
-    "partitioner.availability.timeout.ms",
-    "client.rack",
-)
+PRODUCER: Final = ("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "client.rack")
 OF_READERS: Final = {name.lower(): name for name in (*OPTIONS, *(f"{KAFKA}{name}" for name in (*GROUP, *CLIENT)))}
 OF_WRITERS: Final = {f"{KAFKA}{name}": f"{KAFKA}{name}" for name in (*PRODUCER, *CLIENT)}
 

@@ -19,11 +19,14 @@ from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, M
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 Unknown = Literal["keep", "fail"]
 
 COLUMNS: Final = ("key", "value")
 HEADERS: Final = "headers"
+MISFIT: Final = "_misfit"
+DOES_NOT_FIT: Final = "it does not fit the given schema"
 
 
 class CannotDecode(PipelineError):
@@ -35,22 +38,26 @@ def decoded(
     schemas: str | Mapping[str, str] | GivenSchema,
     *,
     column: str = "value",
+    schema: str | StructType | None = None,
     unknown: Unknown = "keep",
 ) -> DataFrame:
     """Return records with two columns more: `value_decoded` and, where that is impossible, the reason, `value_error`.
 
     `schemas` is the URL of a registry, which may have a name and a password, or where a log with the topic `_schemas`
     is, as a reader's options say it, such as `{"path": "minibroker-data"}`, or the schema of data that names none.
-    `column` may also be "key". What is decoded is JSON. Both columns are null where there is nothing to decode. GUIDs
-    in headers count if the records have the column `headers`. With `unknown="fail"`, a record whose schema is unknown
-    or invalid fails the query; a registry that does not answer always does. Raises `OptionError`.
+    `column` may also be "key". What is decoded is JSON, or with `schema` a struct. Both columns are null where there is
+    nothing to decode. GUIDs in headers count if the records have the column `headers`. With `unknown="fail"`, a record
+    whose schema is unknown or invalid fails the query; a registry that does not answer always does. Raises
+    `OptionError`.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
     _check_columns(records, column, unknown)
-    added = [StructField(name, StringType()) for name in (f"{column}_decoded", f"{column}_error")]
+    value, reason = f"{column}_decoded", f"{column}_error"
+    added = [StructField(name, StringType()) for name in (value, reason)]
     task = DecodingTask(_make_place(schemas), column, unknown)
-    return records.mapInArrow(task, StructType([*records.schema.fields, *added]))
+    found = records.mapInArrow(task, StructType([*records.schema.fields, *added]))
+    return found if schema is None else _replace_json_by_structs(found, value, reason, schema)
 
 
 def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
@@ -78,6 +85,23 @@ def _make_place(schemas: str | Mapping[str, str] | GivenSchema) -> Place:
         except DecodingError as error:
             raise OptionError(f"the given schema: {error}") from None
     return schemas
+
+
+def _replace_json_by_structs(
+    rows: DataFrame, value_column: str, reason_column: str, schema: str | StructType
+) -> DataFrame:
+    """Return the rows with structs instead of JSON; what is no such struct gets a reason."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    wanted = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(wanted, StructType):
+        raise OptionError(f"schema has the columns of a struct, and is not {schema!r}")
+    read = StructType([*wanted.fields, StructField(MISFIT, StringType())])
+    parsed = rows.withColumn(value_column, F.from_json(value_column, read, {"columnNameOfCorruptRecord": MISFIT}))
+    misfit = F.col(f"{value_column}.{MISFIT}").isNotNull()
+    told = parsed.withColumn(reason_column, F.when(misfit, DOES_NOT_FIT).otherwise(F.col(reason_column)))
+    return told.withColumn(value_column, F.when(F.col(reason_column).isNull(), F.col(value_column).dropFields(MISFIT)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,64 @@ from minibroker.protocol.generated_writers import generate_writer
 from minibroker.protocol.layout import FieldInVersion, make_struct_layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
-from minibroker.protocol.shared_fields import ABOUT
+
+# What fields are for that have the same name and the same meaning in many messages. A field with one of these names
+# that means something else has a sentence of its own (`field(about=...)`), as have all others.
+ABOUT = {
+    "active_tasks": "The tasks that the member processes records for.",
+    "authorized_operations": "A bit for each ACL operation the client has a right to; -2147483648 if it did not ask.",
+    "client_host": "The address the member connects from, so that people can find it.",
+    "client_id": "What the client calls itself, for logs, metrics and quotas.",
+    "client_tags": "What the application says of its place, such as a zone, to spread standby tasks.",
+    "delivery_complete_count": "How many records from the start offset on are settled, for the lag; -1 if unknown.",
+    "delivery_count": "How often the records were delivered: the broker gives them up after a limit.",
+    "delivery_state": "The state of the records: 0 available, 2 acknowledged, 4 archived, which ends their delivery.",
+    "error_code": "0 if all went well, else the number of the error that says what went wrong.",
+    "error_message": "The error in words, for people; null if there is none, or nothing to add.",
+    "first_offset": "The first offset of the range.",
+    "group_id": "The group's name, whose hash also decides which broker coordinates it.",
+    "group_instance_id": "The name of a static member, which may restart without a rebalance; null for all others.",
+    "host": "The name or the address to connect to.",
+    "instance_id": "The name of a static member, which may restart without a rebalance; null for all others.",
+    "last_offset": "The last offset of the range, which belongs to it.",
+    "leader_epoch": "The number of the partition's leader: each new one has a higher one, so old ones are noticed.",
+    "leader_id": "The broker that leads the partition, and takes its writes; -1 if none is known.",
+    "member_epoch": "How far the member has followed the group's changes; requests with an older epoch are refused.",
+    "member_id": "Tells the members apart: a consumer that is started again is another one.",
+    "node_id": "The node's number, which other fields and messages refer to.",
+    "partition": "Which partition of the topic, counted from 0.",
+    "partition_index": "Which partition of the topic, counted from 0.",
+    "port": "The TCP port to connect to there.",
+    "process_id": "The instance of the application, which may have several members: tasks are spread over instances.",
+    "producer_epoch": "Grows when a producer takes the id over, or by transaction (KIP-890); older ones are refused.",
+    "producer_id": "The number by which brokers know the producer, its batches and its transactions.",
+    "rack": "The rack or zone the broker stands in, for placing replicas and for reading nearby; null if not set.",
+    "rack_id": "The client's rack, so that it may get partitions with a replica close by.",
+    "repartition_sink_topics": "The topics it writes to, so that records are partitioned by another key.",
+    "repartition_source_topics": "The topics it reads from that the application itself writes, by another key.",
+    "snapshot_epoch": "Grows with each snapshot of the state; updates apply to the snapshot with their epoch.",
+    "source_topic_regex": "The patterns of topics it reads from.",
+    "source_topics": "The topics it reads from.",
+    "standby_tasks": "The tasks whose state the member copies, so that it can take over quickly.",
+    "start_offset": "The first offset the group may still deliver: all before it are settled.",
+    "state_batches": "The state of the records in each range of offsets.",
+    "state_changelog_topics": "The topics its state is written to, so that another member can restore it.",
+    "state_epoch": "Grows each time the state is initialized, so that writes for the older state are refused.",
+    "subtopology_id": "A part of the topology that is connected to others by topics only; its partitions are tasks.",
+    "task_end_offsets": "Where the changelogs of its tasks end.",
+    "task_offsets": "How far the member has copied the state of its tasks, which shows when a warm-up is done.",
+    "throttle_time_ms": "The delay by a quota: old versions have waited already, in new ones the client should wait.",
+    "topic": "The topic these partitions belong to.",
+    "topic_configs": "The configs that the topic gets when the broker creates it.",
+    "topic_id": "The topic's UUID: if a topic is deleted and created again, it gets another one under the same name.",
+    "topic_name": "What the topic is called.",
+    "topology_epoch": "The version of the application's topology that is meant.",
+    "transactional_id": "The name of a producer that outlives restarts: a new one ends what the old one left open.",
+    "user_endpoint": "Where other instances may ask this one for its state; null if they may not.",
+    "validate_only": "If true, all is checked and answered as usual, but nothing is changed.",
+    "warmup_tasks": "The tasks whose state the member copies, as it should process them once it has caught up.",
+}
+
 
 _TYPES = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32", "q": "int64"}
 _TYPES |= {"d": "float64", "16s": "uuid"}

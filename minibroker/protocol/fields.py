@@ -104,7 +104,7 @@ def field(
     flexible: the versions in which its length is compact, if not those of the message.
     default: by default, as in Kafka, zero, an empty value or a new struct. A tagged struct that cannot be null is None
         in Python if it is not on the wire, which saves creating one for every partition of a response.
-    about: what it is for, in one sentence, for people; `shared_fields` has some by name.
+    about: what it is for, in one sentence, for people; `describing` has some by name.
     kip: the proposal that brought it, if that is not the one of its first version; 0 if there is none.
     """
     in_tags = tagged if tagged is not None else versions if tag >= 0 else "none"

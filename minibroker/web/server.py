@@ -2,6 +2,9 @@
 
 It keeps its port while it is stopped, as the broker does: a socket that is bound and does not listen reserves it.
 What reads HTTP is imported a moment after the start, or for the first connection: no start should wait for it.
+
+A connection is closed when its client stalls: without a request, in the head of one, or with an answer that it does
+not read. It has no limit of its own, but for the body of a request, which its application reads.
 """
 
 from __future__ import annotations
@@ -9,23 +12,73 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+from collections.abc import Callable, Collection
 from importlib import import_module
 from importlib.util import find_spec
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, bind_address, format_host
-from minibroker.web.stalled_connections import StalledConnections
+from minibroker.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from minibroker.web.asgi import AsgiApplication
     from minibroker.web.http_connection import HttpConnection
 
+
+SWEEPS: Final = 4  # in the time that a connection may be stalled
 CONNECTIONS_MAX: Final = 1000
 MOMENT_SECONDS: Final = 0.02  # after which a start has announced itself
 BACKLOG: Final = 2048  # connections that wait to be accepted
 IDLE_SECONDS: Final = 60.0
 CLOSING_SECONDS: Final = 1.0
+
+
+class ConnectionProgress(NamedTuple):
+    """What changes while a client goes on, and when it was seen first."""
+
+    cycle: object
+    unsent_bytes: int
+    since_s: float
+
+
+class StalledConnections:
+    """Cuts connections whose clients did nothing for a time."""
+
+    def __init__(self, connections: Collection[Any], seconds: float, now: Callable[[], float] = monotonic) -> None:
+        """`connections` are the server's, now and later; `now` returns a time in seconds."""
+        self._connections = connections
+        self._seconds = seconds
+        self._now = now
+        self._seen: dict[Any, ConnectionProgress] = {}
+
+    async def close_stalled_periodically(self) -> None:
+        """Cut connections until the task is cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds / SWEEPS)
+            self.close_stalled_connections()
+
+    def close_stalled_connections(self) -> None:
+        """Cut the connections that are stalled for too long."""
+        now, before = self._now(), self._seen
+        self._seen = {}
+        for connection in list(self._connections):
+            if _waits_for_application(connection):
+                continue
+            seen = ConnectionProgress(connection.cycle, connection.transport.get_write_buffer_size(), now)
+            known = before.get(connection, seen)
+            if known.cycle is seen.cycle and known.unsent_bytes == seen.unsent_bytes:
+                seen = known
+            if now - seen.since_s >= self._seconds:
+                connection.transport.abort()
+            else:
+                self._seen[connection] = seen
+
+
+def _waits_for_application(connection: Any) -> bool:
+    """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
+    cycle, is_over = connection.cycle, connection.transport.is_closing()  # which lasts until all is read
+    return cycle is not None and not (cycle.response_complete or is_over or connection.flow.write_paused)
 
 
 class Server:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.client.client_errors import SettingError, TokenError
-from minibroker.client.tokens import ANSWER_BYTES, make_token_source
+from minibroker.client.credentials import ANSWER_BYTES, make_token_source
 from tests.cases import for_each
 
 URL = "sasl.oauthbearer.token.endpoint.url"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from minibroker.explorer.bundling import bundle_modules, parse_module
-from minibroker.explorer.page_files import FIRST_MODULE, FOLDER
+from minibroker.explorer.explorer_routes import FIRST_MODULE, FOLDER
 from tests.cases import for_each
 
 MODULES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}

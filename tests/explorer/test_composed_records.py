@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.explorer.composed_records import compose_records, get_message_format_of_produce
+from minibroker.explorer.trying import compose_records, get_message_format_of_produce
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from tests.cases import for_each

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.explorer.damaged_files import find_damage
+from minibroker.explorer.files_view import find_damage
 from minibroker.storage.inspection.inspected_files import InspectedFile
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
@@ -31,7 +31,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(explored: Broker, monkeyp
 
     explored.produce("orders", "first")
     ask(explored, "files/damaged")
-    monkeypatch.setattr("minibroker.explorer.damaged_files.find_damage", watched)
+    monkeypatch.setattr("minibroker.explorer.files_view.find_damage", watched)
     explored.produce("orders", "second")
     ask(explored, "files/damaged")
     assert [path.rpartition("/")[2] for path in read] == [f"{0:020d}.log"]
@@ -39,12 +39,12 @@ def test_a_file_that_has_not_changed_is_not_read_again(explored: Broker, monkeyp
 
 def test_files_that_were_not_checked_in_time_are_counted(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.produce("orders", "first")
-    monkeypatch.setattr("minibroker.explorer.damaged_files.SECONDS", -1.0)
+    monkeypatch.setattr("minibroker.explorer.files_view.SECONDS", -1.0)
     assert ask(explored, "files/damaged")["unknown"] == len(ask(explored, "files")["files"])
 
 
 def test_the_first_damage_of_a_file_is_shown(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_DAMAGE", 2)
+    monkeypatch.setattr("minibroker.explorer.files_view.MOST_DAMAGE", 2)
     for value in "abc":
         explored.produce("orders", value)
     log = explored.directory / "orders-0" / f"{0:020d}.log"
@@ -63,12 +63,12 @@ def test_a_file_that_is_too_large_to_check_is_not_reported_as_undamaged(
     explored.produce("orders", "first")
     path = f"files/damage?path=orders-0/{0:020d}.log"
     assert ask(explored, path) == []
-    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_INSPECTED_BYTES", 10)
+    monkeypatch.setattr("minibroker.explorer.files_view.MOST_INSPECTED_BYTES", 10)
     assert ask(explored, path) is None
 
 
 def test_a_large_file_is_checked_when_it_is_opened(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_LISTED_BYTES", 100)
+    monkeypatch.setattr("minibroker.explorer.files_view.MOST_LISTED_BYTES", 100)
     explored.produce("orders", b"x" * 100)
     log = explored.directory / "orders-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())

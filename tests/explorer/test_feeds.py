@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from minibroker.explorer.answers_in_threads import LARGE_BYTES
-from minibroker.explorer.feeds import COLUMNS, FrameFeed
+from minibroker.explorer.frames_view import COLUMNS, FrameFeed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.metadata import MetadataRequest

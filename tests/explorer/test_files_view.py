@@ -10,11 +10,11 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from minibroker.explorer.damaged_files import find_damage
 from minibroker.explorer.files_view import (
     WINDOW_BYTES,
     WINDOW_ENTRIES,
     describe_segment,
+    find_damage,
     find_file_below,
     show_file_content,
 )

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.explorer.copies import make_copyable_texts
 from minibroker.explorer.effects import list_effects
-from minibroker.explorer.feeds import COLUMNS, FrameFeed
-from minibroker.explorer.frames_view import list_filter_words
-from minibroker.explorer.page_files import FOLDER
+from minibroker.explorer.explorer_routes import FOLDER
+from minibroker.explorer.frames_view import COLUMNS, FrameFeed, list_filter_words, make_copyable_texts
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from minibroker.addresses import LOOPBACK, HostPort
-from minibroker.explorer.page_files import FOLDER
+from minibroker.explorer.explorer_routes import FOLDER
 from minibroker.testing import Broker
 from minibroker.testing.control.control_server import serve_control
 from minibroker.testing.embedded.embedded_broker import ServedExplorer

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from minibroker.explorer.feeds import COLUMNS, FrameFeed
+from minibroker.explorer.frames_view import COLUMNS, FrameFeed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy import exploring

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from minibroker.lab.cell import MOST_CHARACTERS, CodeCell
+from minibroker.lab.lab_routes import MOST_CHARACTERS, CodeCell
 from minibroker.testing import Broker
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minibroker.explorer.explorer_routes import make_frames_app
-from minibroker.explorer.feeds import FrameFeed
+from minibroker.explorer.frames_view import FrameFeed
 from tests.asking_applications import Asking
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
 

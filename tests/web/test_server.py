@@ -14,8 +14,7 @@ from minibroker.addresses import HostPort
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.api.registry_application import RegistryApplication
 from minibroker.web.asgi import AsgiApplication
-from minibroker.web.server import Server
-from minibroker.web.stalled_connections import StalledConnections
+from minibroker.web.server import Server, StalledConnections
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"

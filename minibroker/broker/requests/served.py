@@ -16,7 +16,7 @@ from minibroker.protocol.fields import parse_versions
 
 FAMILIES: Final = {
     "acl_requests": {ApiKey.DESCRIBE_ACLS: "0-3", ApiKey.CREATE_ACLS: "0-3", ApiKey.DELETE_ACLS: "0-3"},
-    "alter_configs": {ApiKey.ALTER_CONFIGS: "0-2"},
+    "alter_configs": {ApiKey.ALTER_CONFIGS: "0-2", ApiKey.INCREMENTAL_ALTER_CONFIGS: "0-1"},
     "api_versions": {ApiKey.API_VERSIONS: "0-5"},
     "quota_requests": {ApiKey.DESCRIBE_CLIENT_QUOTAS: "0-1", ApiKey.ALTER_CLIENT_QUOTAS: "0-1"},
     "cluster_description": {ApiKey.DESCRIBE_CLUSTER: "0-2"},
@@ -42,7 +42,6 @@ FAMILIES: Final = {
         ApiKey.HEARTBEAT: "0-4",
         ApiKey.LEAVE_GROUP: "0-5",
     },
-    "incremental_configs": {ApiKey.INCREMENTAL_ALTER_CONFIGS: "0-1"},
     "log_directories": {ApiKey.DESCRIBE_LOG_DIRS: "0-5", ApiKey.ALTER_REPLICA_LOG_DIRS: "0-2"},
     "log_offsets": {ApiKey.LIST_OFFSETS: "0-11", ApiKey.OFFSET_FOR_LEADER_EPOCH: "0-4"},
     "metadata": {ApiKey.METADATA: "0-13"},

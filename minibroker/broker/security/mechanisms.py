@@ -6,6 +6,7 @@
 
 SCRAM's users are in the metadata log. It needs no login module, but may have one, as Kafka requires it.
 GSSAPI, Kafka's default, is not implemented: it is ignored beside other mechanisms.
+PLAIN (RFC 4616) compares passwords as UTF-8, without SASLprep, as Kafka does.
 """
 
 from __future__ import annotations
@@ -15,15 +16,28 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.exchanges import Exchange, start_sasl_exchange
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    are_secrets_equal,
+    start_sasl_exchange,
+)
 from minibroker.broker.security.jwks import KeySet, find_url_objection
 from minibroker.broker.security.oauthbearer import TokenValidator, exchange_oauthbearer_token
-from minibroker.broker.security.plain import exchange_plain_password, parse_plain_users
 from minibroker.broker.security.scram import BY_NAME, KnownCredentials, exchange_scram_proof
-from minibroker.broker.security.signed_tokens import ClockAndThreads, ExpectedClaims, SignedTokens
-from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
+from minibroker.broker.security.signed_tokens import (
+    ClockAndThreads,
+    ExpectedClaims,
+    SignedTokens,
+    UnsecuredOptions,
+    UnsecuredTokens,
+)
 from minibroker.jaas import JaasError, parse_login_module
 
+TOKENS: Final = 3  # authorization id, name and password
+USER_PREFIX: Final = "user_"
+INVENTED: Final = "the password of no user"
 JAAS: Final = "sasl.jaas.config"
 SECURITY: Final = "org.apache.kafka.common.security."
 MODULES: Final = {
@@ -43,6 +57,31 @@ SIGNED: Final = (
     f"{SECURITY}oauthbearer.OAuthBearerValidatorCallbackHandler",
     f"{SECURITY}oauthbearer.secured.OAuthBearerValidatorCallbackHandler",  # its name until Kafka 3.3
 )
+
+
+def parse_plain_users(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the passwords by user name from the options of a PlainLoginModule."""
+    return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
+
+
+def exchange_plain_password(users: Mapping[str, str]) -> Exchange:
+    """Authenticate a client by the password of one of these users."""
+    tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
+    if len(tokens) != TOKENS:
+        raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected {TOKENS} tokens, got {len(tokens)}")
+    identity, name, password = tokens
+    if not name:
+        raise AuthenticationFailed("Authentication failed: username not specified")
+    if not password:
+        raise AuthenticationFailed("Authentication failed: password not specified")
+    known = are_secrets_equal(password.encode(), users.get(name, INVENTED).encode("utf-8", "surrogatepass"))
+    if not known or name not in users:
+        raise AuthenticationFailed("Authentication failed: Invalid username or password")
+    if identity not in ("", name):
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    return Authenticated(b"", name)
 
 
 class ExchangeEnvironment(ClockAndThreads, KnownCredentials, Protocol):

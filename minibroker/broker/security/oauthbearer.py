@@ -4,8 +4,7 @@
     broker   (nothing: the client is let in)    or {"status":"invalid_token"}
     client                                         ^A, and the exchange has failed
 
-`TokenValidator` validates tokens. `unsecured_tokens` is for those without a signature, for development;
-`signed_tokens` for signed ones.
+`TokenValidator` validates tokens: `signed_tokens` has those for tokens with and without a signature.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class SinkSettings:
     """How rows are written. Times are in ms, sizes in bytes. Names are those of Kafka's producer.
 
     `client` are the settings of the connection. `topic` is for all rows; None means the column `topic`. `write_id`
-    identifies a batch write that may be repeated.
+    identifies a batch write that may be repeated. With `linger_ms` None, a batch waits until it is full, or there are
+    no more rows.
     """
 
     bootstrap_servers: str
@@ -62,6 +63,7 @@ class SinkSettings:
     ignore_keys: bool = False
     max_request_bytes: int = 1 << 20
     buffer_bytes: int = 8 << 20
+    linger_ms: int | None = None
     max_block_ms: int = 60_000
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
@@ -82,6 +84,7 @@ DEFAULTS: Final = SinkSettings("")
 NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "max_request_bytes": ("max.request.size", 1),
     "buffer_bytes": ("buffer.memory", 1),
+    "linger_ms": ("linger.ms", 0),
     "max_block_ms": ("max.block.ms", 0),
     "request_timeout_ms": ("request.timeout.ms", 1),
     "delivery_timeout_ms": ("delivery.timeout.ms", 0),
@@ -168,8 +171,8 @@ def _check_consistency(settings: SinkSettings, kafka: Mapping[str, str], *, pref
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
     if settings.exactly_once and not settings.idempotent:
         raise OptionError("delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true")
-    if settings.delivery_timeout_ms < settings.request_timeout_ms:
-        raise OptionError("kafka.delivery.timeout.ms must be at least kafka.request.timeout.ms")
+    if settings.delivery_timeout_ms < settings.request_timeout_ms + (settings.linger_ms or 0):
+        raise OptionError("kafka.delivery.timeout.ms must be at least kafka.linger.ms + kafka.request.timeout.ms")
     if settings.write_id is not None and not settings.exactly_once:
         raise OptionError("writeId needs delivery=exactly-once")
     if not settings.exactly_once and prefixed:

@@ -1,6 +1,6 @@
 """Writes the rows of one task: checks columns, chooses partitions, gathers, sends and counts.
 
-Rows wait in memory, by partition. All are sent when there are enough of them, or no more.
+Rows wait in memory, by partition. All are sent when there are enough of them, or when the first has waited long enough.
 The broker creates missing topics if its settings say so. The columns are those of Spark's own Kafka sink.
 """
 
@@ -149,6 +149,40 @@ def _get_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 _BACKOFF_S: Final = 0.1
 
 
+class RowsBuffer:
+    """Rows by partition, up to about `size_bytes`. With `linger_ms`, none of them stays longer than that."""
+
+    def __init__(self, size_bytes: int, linger_ms: int | None) -> None:
+        self._size_bytes = size_bytes
+        self._linger_s = None if linger_ms is None else linger_ms / 1000
+        self._rows: dict[TopicPartition, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
+        self._oldest = 0.0
+
+    def add_rows(self, partition: TopicPartition, rows: pa.RecordBatch) -> None:
+        """Add rows of a partition behind the others."""
+        if not self._rows:
+            self._oldest = time.monotonic()
+        self._rows.setdefault(partition, []).append(rows)
+        self._held_bytes += rows.nbytes
+
+    def is_send_due(self) -> bool:
+        """Return whether the rows should be sent now."""
+        if self._held_bytes >= self._size_bytes:
+            return True
+        return bool(self._rows) and self._linger_s is not None and time.monotonic() - self._oldest >= self._linger_s
+
+    def remove_all_rows(self) -> dict[TopicPartition, pa.RecordBatch]:
+        """Remove and return all rows, one record batch for each partition."""
+        taken = {partition: _join_rows(rows) for partition, rows in self._rows.items()}
+        self._rows, self._held_bytes = {}, 0
+        return taken
+
+
+def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+
+
 class RowCounts(NamedTuple):
     """The number of a task's rows, and of the bytes of their keys and values.
 
@@ -176,28 +210,24 @@ class TaskWriter:
     ) -> None:
         topics = PartitionCounts(client, settings.max_block_ms)
         self._sender = sender
-        self._buffer_bytes = settings.buffer_bytes
-        self._held: dict[TopicPartition, list[pa.RecordBatch]] = {}
-        self._held_bytes = 0
         self._rows = RowsConverter(settings.topic, settings.keep_timestamps, keep_none)
         self._partitioner = Partitioner(
             topics.get_partition_count, settings.batches.batch_bytes, task, settings.ignore_keys
         )
+        self._buffer = RowsBuffer(settings.buffer_bytes, settings.linger_ms)
         self.counted = RowCounts()
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows. Send all that were taken when there are enough."""
         self.counted = self.counted.count_batch(batch)
         for partition, rows in self._partitioner.split_by_partition(self._rows.convert_rows(batch)):
-            self._held.setdefault(partition, []).append(rows)
-            self._held_bytes += rows.nbytes
-        if self._held_bytes >= self._buffer_bytes:
+            self._buffer.add_rows(partition, rows)
+        if self._buffer.is_send_due():
             self.flush_rows()
 
     def flush_rows(self) -> None:
         """Send all rows that were taken."""
-        held, self._held, self._held_bytes = self._held, {}, 0
-        self._sender.send_rows({partition: pa.concat_batches(rows) for partition, rows in held.items()})
+        self._sender.send_rows(self._buffer.remove_all_rows())
 
 
 class PartitionCounts:

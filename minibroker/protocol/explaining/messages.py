@@ -8,8 +8,10 @@ A response does not say what it answers: whoever has its request knows the API a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from struct import Struct as Packing
+from typing import Final
 
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
@@ -26,7 +28,6 @@ from minibroker.protocol.explaining.parts import (
     TopicNames,
     UnreadablePart,
 )
-from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret_field
 from minibroker.protocol.fields import FieldType
 from minibroker.protocol.headers import (
     RequestHeader,
@@ -36,15 +37,66 @@ from minibroker.protocol.headers import (
     get_response_header_version,
 )
 from minibroker.protocol.layout import FieldInVersion, make_struct_layout, measure_smallest_item_bytes
+from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from minibroker.protocol.messages.metadata_records import ConfigRecord, UserScramCredentialRecord
+from minibroker.protocol.messages.security import (
+    AlterUserScramCredentialsRequest,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
 
+_SECRET_FIELDS: Final[dict[type[Message], tuple[str, ...]]] = {
+    AlterUserScramCredentialsRequest: ("salt", "salted_password"),
+    UserScramCredentialRecord: ("salt", "stored_key", "server_key"),
+    CreateDelegationTokenResponse: ("hmac",),
+    RenewDelegationTokenRequest: ("hmac",),
+    ExpireDelegationTokenRequest: ("hmac",),
+    DescribeDelegationTokenResponse: ("hmac",),
+}
+# Configs that Kafka keeps as passwords, by the end of their names.
+_SECRET_CONFIGS: Final = re.compile(
+    r"(?:password|passphrase|secret|secret\.key|jaas\.config|keystore\.key|certificate\.chain|certificates|test\.users)$",
+    re.IGNORECASE,
+)
+SECRET_MESSAGES: Final = frozenset(
+    {
+        *_SECRET_FIELDS,
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
+        ConfigRecord,
+    }
+)
 SIZE = Packing(">i")
 _NULL_MARKER = Packing(">b")
 _LENGTHS = {"string": Packing(">h")}
 _KEY_AND_VERSION = Packing(">hh")
 CORRELATION_ID_BYTES = 4
 UUID = "16s"
+
+
+def is_secret_field(cursor: PartCursor, part: ExplainedPart, message: type[Message]) -> bool:
+    """Return whether the open part of a message is a secret, which for the value of a config its name says."""
+    if part.name in _SECRET_FIELDS.get(message, ()):
+        return True
+    return part.name == "value" and any(
+        each.name == "name" and isinstance(each.value, str) and is_password_config(each.value)
+        for each in cursor.list_sibling_parts()
+    )
+
+
+def is_password_config(config: str) -> bool:
+    """Return whether the values of a config of this name are never shown."""
+    return _SECRET_CONFIGS.search(config) is not None
 
 
 def explain_message(data: Bytes, message: type[Message], version: int, position: int = 0) -> ExplainedPart:

@@ -1,17 +1,21 @@
-"""The HTTP control's applications: each method of `Broker`, or `Proxy`, at its path, with an OpenAPI description."""
+"""The HTTP control's applications: each method of `Broker`, or `Proxy`, at its path, with an OpenAPI description.
+
+Pages for people are at `/`, and at `/docs` to try operations out. They need nothing from other servers, run no script
+but their own, and show what the description has: they need no token; requests from them do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from minibroker import __version__
 from minibroker.broker.monitoring.measuring import can_clients_connect
 from minibroker.broker.network.http_server import DOWN, HEALTH, READY, UP
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_pages import make_page_routes
 from minibroker.testing.control.control_routes import make_control_routes
 from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, make_status_name_and_message
 from minibroker.testing.control.models import make_fault_schema
@@ -22,11 +26,45 @@ from minibroker.web.messages import Answer, Request, make_json_answer, make_text
 from minibroker.web.openapi import describe_routes
 from minibroker.web.routes import Route, Routes
 
+FILES: Final = {"/docs": "docs.html", "/docs.js": "docs.js", "/style.css": "style.css"}
+TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+FOLDER: Final = Path(__file__).parent / "static"
+HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
 HOW_TO_ASK = """\
 Durations are texts such as "7 days" or "200 ms"; bare numbers are milliseconds. A wait answers as soon as its condition
 holds, or after its timeout with 408 and the progress."""
 DESCRIPTION = f"The state, faults, time and journal of a broker, for tests. {HOW_TO_ASK}"
 DESCRIPTION_OF_PROXY = f"The faults and the journal of a proxy in front of a Kafka. {HOW_TO_ASK}"
+
+
+def make_page_routes(bootstrap_servers: Callable[[], str], landing_file: str = "landing.html") -> Routes:
+    """Return the paths of the pages. `landing_file` is the file of the one at `/`."""
+    routes = Routes(is_guarded=False, is_raw=True)
+
+    @routes.get("/")
+    def answer_landing_page(request: Request) -> Answer:
+        from html import escape
+
+        text = (FOLDER / landing_file).read_text(encoding="utf-8")
+        host = request.headers.get("host", "")
+        values = {"servers": bootstrap_servers(), "control": host, "version": __version__}
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", escape(value))
+        return make_text_answer(text, 200, "text/html", HEADERS)
+
+    for path, name in FILES.items():
+        routes.add_route("GET", path, _make_file_handler(FOLDER / name), name)
+    return routes
+
+
+def _make_file_handler(path: Path) -> Callable[[Request], Answer]:
+    return lambda request: make_text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)
 
 
 def make_control_app(

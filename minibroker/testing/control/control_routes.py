@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import BrokerState, ClockState, Metric, Record, StreamsGroup
+from minibroker.testing.control.control_answers import (
+    BrokerState,
+    ClockState,
+    DeadLetter,
+    DeliveredRecord,
+    Delivery,
+    Metric,
+    Record,
+    StreamsGroup,
+)
 from minibroker.testing.control.delegation_routes import add_delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import KINDS, NOTHING, POSITIVE, NewRecords
@@ -26,13 +35,36 @@ from minibroker.testing.control.security_routes import (
     add_token_routes,
     add_user_routes,
 )
-from minibroker.testing.control.share_routes import add_share_routes
 from minibroker.testing.embedded.directories import Snapshot
 from minibroker.testing.reports.failure_report import collect_state
+from minibroker.testing.verbs.share_verbs import ShareGroupVerbs as Verbs
 from minibroker.web.routes import Route, Routes
 
+PATH = "/share-groups/{group}"
 MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
 ROOT: Final = "/v1"
+
+
+def add_share_routes(broker: Broker, routes: Routes) -> None:
+    """Add the paths for what was delivered."""
+    get = partial(routes.add_route, "GET", owner=broker.share_group)
+    post = partial(routes.add_route, "POST", owner=broker.share_group)
+    about = 'Set configs of the group, by Kafka\'s names: {"share.auto.offset.reset": "earliest"}.'
+    post(f"{PATH}/configure", Verbs.aconfigure, "configure_share_group", about=about)
+    get(f"{PATH}/deliveries", Verbs.deliveries, "list_deliveries", answer=list[Delivery])
+    post(f"{PATH}/expire-locks", Verbs.expire_locks, "expire_locks", answer="LockedRecords.records")
+    waits: list[tuple[str, Any, str, Any]] = [
+        ("wait-until-assigned", Verbs.await_until_assigned, "AssignmentWait", "AssignedPartitions.members"),
+        ("wait-until-settled", Verbs.await_until_settled, "SettledWait", "Offset.offset"),
+        ("expect-redelivered", Verbs.aexpect_redelivered, "Redelivery", list[DeliveredRecord]),
+        ("expect-dead-letters", Verbs.aexpect_dead_letters, "DeadLetterWait", list[DeadLetter]),
+    ]
+    wait = partial(post, errors=WAITED, kinds={"members": POSITIVE})
+    for path, verb, body, answer in waits:
+        wait(f"{PATH}/{path}", verb, path.replace("-", "_"), body=body, answer=answer)
+    get(f"{PATH}/dead-letters", Verbs.dead_letters, "list_dead_letters", answer=list[DeadLetter])
+    collect = partial(post, body="DeadLetterQueue", answer="TopicName.topic")
+    collect(f"{PATH}/collect-dead-letters", Verbs.acollect_dead_letters, "collect_dead_letters")
 
 
 class NodeVerb(StrEnum):

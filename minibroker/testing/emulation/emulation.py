@@ -9,14 +9,15 @@
     4.0 and newer   2                the same; Produce is announced from 0 and refused below 3 (KAFKA-18659)
 
 Records in a format that a client does not know are converted, as those releases did. `releases` has the versions of
-APIs and the settings, the format on disk among them, which the broker gets when it starts; `error_codes` has the error
-codes, and `quirks` the other differences.
+APIs and the settings, the format on disk among them, which the broker gets when it starts; `quirks` the
+differences other than codes of errors. A release has all error codes up to its highest; the source is the table
+`Errors` in each release's newest kafka-clients, with which conformance/emulation compares this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
@@ -26,11 +27,49 @@ from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.error_codes import translate_error_code_to_release
 from minibroker.testing.emulation.quirks import QuirkChange, list_quirks
 from minibroker.testing.emulation.releases import is_release_or_newer, list_unstable_versions, list_versions_of_release
 from minibroker.testing.seen.error_places import iterate_error_places
 
+# The highest code from each of these releases on.
+LAST_CODE: Final[dict[str, ErrorCode]] = {
+    "0.8.2": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    "0.9": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    "0.10.0": ErrorCode.UNSUPPORTED_VERSION,
+    "0.10.1": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    "0.10.2": ErrorCode.POLICY_VIOLATION,
+    "0.11": ErrorCode.OPERATION_NOT_ATTEMPTED,
+    "1.0": ErrorCode.REASSIGNMENT_IN_PROGRESS,
+    "1.1": ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    "2.0": ErrorCode.LISTENER_NOT_FOUND,
+    "2.1": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    "2.2": ErrorCode.GROUP_MAX_SIZE_REACHED,
+    "2.3": ErrorCode.FENCED_INSTANCE_ID,
+    "2.4": ErrorCode.INVALID_RECORD,
+    "2.5": ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    "2.7": ErrorCode.FEATURE_UPDATE_FAILED,
+    "2.8": ErrorCode.INCONSISTENT_CLUSTER_ID,
+    "3.0": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    "3.1": ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    "3.3": ErrorCode.NEW_LEADER_ELECTED,
+    "3.5": ErrorCode.UNSUPPORTED_ASSIGNOR,
+    "3.6": ErrorCode.STALE_MEMBER_EPOCH,
+    "3.7": ErrorCode.INVALID_REGISTRATION,
+    "3.8": ErrorCode.TRANSACTION_ABORTABLE,
+    "3.9": ErrorCode.VOTER_NOT_FOUND,
+    "4.0": ErrorCode.REBOOTSTRAP_REQUIRED,
+    "4.1": ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    "4.4": ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+}
+# By newer code, the code with which a release without it answered; for all other codes it was `OTHERWISE`.
+BEFORE: Final[dict[ErrorCode, ErrorCode]] = {
+    ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,  # KIP-467: its exception had this code before
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: as older clients get today
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,  # KIP-460
+    ErrorCode.ELECTION_NOT_NEEDED: ErrorCode.NONE,  # KIP-460
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,  # KIP-588
+}
+OTHERWISE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
@@ -59,10 +98,22 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "share.version": (("4.1", 1), ("4.4", 2)),
     "streams.version": (("4.2", 1),),
 }
-
 # What a release offers with `unstable.feature.versions.enable`. Older ones begin with level 30 here, so that theirs
 # would seem to be finalized; and those of Kafka 4.4 are not known here.
 UNSTABLE_LEVELS: Final[dict[str, dict[str, int]]] = {"4.3": {METADATA_VERSION: 31}}
+
+
+@cache
+def find_newest_error_code(release: str) -> ErrorCode:
+    """Return the highest error code of a release."""
+    return max(code for since, code in LAST_CODE.items() if is_release_or_newer(release, since))
+
+
+def translate_error_code_to_release(release: str, code: int) -> int:
+    """Return the code with which a release answered where today's answer with `code`."""
+    if code <= find_newest_error_code(release):
+        return code
+    return translate_error_code_to_release(release, BEFORE.get(ErrorCode(code), OTHERWISE))
 
 
 def list_highest_feature_levels(release: str) -> dict[str, int]:

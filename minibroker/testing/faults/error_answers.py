@@ -1,13 +1,17 @@
-"""Answers with errors: those to rejected requests, and errors that are put into other answers.
+"""Answers with faults: rejected requests, errors that are put into other answers, and batches damaged on their way.
 
 A fault of one partition leaves the others of the same request alone: its partition is taken out of the request
 (`remove_partitions_from_request`), and its error is put into the answer to the rest (`add_errors_of_rule`).
+
+A batch is damaged in one way, and the log keeps it intact. All damage but "crc" gets a valid checksum, if the format's
+checksum covers the damaged field, so that the consumer fails at the damage and not at the checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 
 from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import ApiKey, get_response_class
@@ -15,13 +19,15 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
+from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, set_checksum
+from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.testing.faults.fault_matching import (
     applies_to_place,
     find_share_session,
     list_session_partitions,
     make_name_finder,
 )
-from minibroker.testing.faults.rules import FaultError, Rule
+from minibroker.testing.faults.rules import Corruption, FaultError, Rule
 from minibroker.testing.seen.error_places import (
     ErrorPlace,
     choose_default_level,
@@ -37,9 +43,71 @@ from minibroker.testing.seen.subjects import (
     list_struct_fields,
 )
 
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_LENGTH_POSITION = 8
+_CRC_POSITION = {0: 12, 1: 12, MAGIC: 17}
+_ATTRIBUTES_POSITION = 22
+_GZIP = 1
+TOO_SHORT = 5  # bytes after the length field, fewer than any format's header
+FAR = 1_000_000  # offsets
 TopicAnswer = FetchResponse.FetchableTopicResponse
 ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
 FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
+
+
+def corrupt_first_batch(data: bytes, corruption: Corruption) -> bytes:
+    """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
+    found = list(iterate_batches_in(data))
+    if not found:
+        return data
+    changed = bytearray(data)
+    return bytes(_DAMAGES[corruption](changed, *found[0]))
+
+
+def _corrupt_crc(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    """Change the stored checksum."""
+    data[position + _CRC_POSITION[header.magic]] ^= 0xFF
+    return data
+
+
+def _corrupt_length(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    """Make the batch claim to be shorter than a header."""
+    _INT32.pack_into(data, position + _LENGTH_POSITION, TOO_SHORT)
+    return data
+
+
+def _corrupt_codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    """Make the records claim to be gzip, and overwrite their beginning, so that they are not."""
+    if header.magic != MAGIC:
+        return _corrupt_crc(data, position, header)
+    attributes = data[position + _ATTRIBUTES_POSITION]
+    data[position + _ATTRIBUTES_POSITION] = attributes & ~COMPRESSION_MASK | _GZIP
+    for at in range(position + HEADER_BYTES, min(position + HEADER_BYTES + 8, position + header.size_bytes)):
+        data[at] = 0xFF
+    set_checksum(data, position, header.size_bytes)
+    return data
+
+
+def _truncate_batch(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    """End the answer in the middle of the batch."""
+    return data[: position + header.size_bytes // 2]
+
+
+def _corrupt_offsets(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    """Send the batch twice: first with offsets far ahead, then, below them, with its own."""
+    ahead = bytearray(data[position : position + header.size_bytes])
+    _INT64.pack_into(ahead, 0, header.base_offset + FAR)  # no checksum covers it
+    return data[:position] + ahead + data[position:]
+
+
+_DAMAGES: Final[dict[Corruption, Callable[[bytearray, int, BatchHeader], bytearray]]] = {
+    "crc": _corrupt_crc,
+    "length": _corrupt_length,
+    "codec": _corrupt_codec,
+    "truncated": _truncate_batch,
+    "offsets": _corrupt_offsets,
+}
 
 
 def refuse_request(call: Call, rule: Rule) -> Message:
@@ -97,7 +165,6 @@ def set_throttle(rule: Rule, response: Any) -> None:
 
 def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     """Damage the first batch of each partition to which the rule applies."""
-    from minibroker.testing.faults.corrupting import corrupt_first_batch
 
     assert rule.corrupt is not None
     name_of = make_name_finder(call)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests import answers
+from minibroker.broker.requests import dispatch
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
@@ -87,7 +87,7 @@ def test_a_missing_topic_is_looked_up_each_time(harness: Harness, runs: list[Any
 def test_cached_responses_are_limited_in_number(
     harness: Harness, runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "MAX_LASTING_BYTES", 1000)
+    monkeypatch.setattr(dispatch, "MAX_LASTING_BYTES", 1000)
     names = [f"x{number}" for number in range(30)]
     for name in names:
         harness.create_topic(name)

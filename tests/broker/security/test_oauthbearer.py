@@ -18,7 +18,7 @@ from minibroker.broker.security.exchanges import (
     start_sasl_exchange,
 )
 from minibroker.broker.security.oauthbearer import exchange_oauthbearer_token
-from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
+from minibroker.broker.security.signed_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.client.client_mechanisms import authenticate_by_oauthbearer as client_oauthbearer
 from minibroker.jaas import JaasError
 from tests.cases import for_each

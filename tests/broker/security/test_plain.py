@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, start_sasl_exchange
-from minibroker.broker.security.plain import exchange_plain_password, parse_plain_users
+from minibroker.broker.security.mechanisms import exchange_plain_password, parse_plain_users
 from tests.cases import for_each
 
 USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}

@@ -12,9 +12,8 @@ from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.explained_page import generate_html_page
 from minibroker.protocol.explaining.explained_text import format_part_as_lines, make_json_of_part
-from minibroker.protocol.explaining.messages import explain_message, explain_records
+from minibroker.protocol.explaining.messages import explain_message, explain_records, is_password_config
 from minibroker.protocol.explaining.parts import Explanation
-from minibroker.protocol.explaining.secret_fields import is_password_config
 from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenResponse,

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import find_field_background, list_messages
+from minibroker.protocol.describing import ABOUT, find_field_background, list_messages
 from minibroker.protocol.fields import Field, list_declared_fields
 from minibroker.protocol.record_fields import STRUCTS
-from minibroker.protocol.shared_fields import ABOUT
 
 MOST_CHARACTERS = 110
 SMALL_WORDS = {"a", "an", "the", "of", "in", "is", "for", "this", "its", "it", "to"}

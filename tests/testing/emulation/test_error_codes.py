@@ -15,10 +15,10 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.replicas import ElectLeadersRequest
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing import Broker
-from minibroker.testing.emulation.emulation import Emulation
-from minibroker.testing.emulation.error_codes import (
+from minibroker.testing.emulation.emulation import (
     BEFORE,
     OTHERWISE,
+    Emulation,
     find_newest_error_code,
     translate_error_code_to_release,
 )

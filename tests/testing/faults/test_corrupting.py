@@ -11,7 +11,7 @@ from minibroker.protocol.records.formats import check_batch_or_message, iterate_
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
-from minibroker.testing.faults.corrupting import corrupt_first_batch
+from minibroker.testing.faults.error_answers import corrupt_first_batch
 from minibroker.testing.faults.rules import Corruption
 
 RECORDS = [Record(0, 1, b"k", b"v" * 40)] * 3

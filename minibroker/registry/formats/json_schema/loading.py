@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from minibroker.registry.formats.json_schema.documents import SchemaDocuments
-from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, SchemaDraft, find_draft
 from minibroker.registry.formats.json_schema.json_model import (
     Always,
     Array,
@@ -34,13 +33,69 @@ from minibroker.registry.formats.json_schema.json_model import (
 from minibroker.registry.formats.json_schema.text import write_json
 from minibroker.registry.formats.schema import InvalidSchema
 
+ARRAY: Final = ("items", "additionalItems", "minItems", "maxItems", "uniqueItems")
+OBJECT: Final = (
+    "properties",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "dependencies",
+    "patternProperties",
+    "additionalProperties",
+)
+NUMBER: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+STRING: Final = ("minLength", "maxLength", "pattern")
 MAXIMUM_SCHEMAS: Final = 20_000
 MAXIMUM_PARTS_CHARACTERS: Final = 4 << 20  # of all that is combined, where what is in each other counts again
 MAXIMUM_INTEGER: Final = (1 << 31) - 1
 KINDS: Final = {"integer": "number"}  # the keywords of a type, where they are not named as the type
 CONDITIONS: Final = ("if", "then", "else")
-
 RawSchema = dict[str, Any]
+
+
+class SchemaDraft(NamedTuple):
+    """What tells a draft from the others."""
+
+    id_keyword: str
+    keywords: dict[str, tuple[str, ...]]  # by the kind of value that they are about
+    constant: bool = True
+    conditional: bool = True
+    boolean_limits: bool = False  # whether exclusiveMinimum and exclusiveMaximum are booleans
+    modern: bool = False  # 2019-09 and later: `$ref` has siblings, and keywords count, not kinds of values
+
+
+_FOUR: Final = {"array": ARRAY, "object": OBJECT, "number": NUMBER, "string": (*STRING, "format")}
+_SIX: Final = _FOUR | {"array": (*ARRAY, "contains"), "object": (*OBJECT, "propertyNames")}
+_MODERN: Final = {
+    "array": (*ARRAY, "prefixItems", "contains", "minContains", "maxContains", "unevaluatedItems"),
+    "object": tuple(name for name in OBJECT if name != "dependencies")
+    + ("propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
+    "number": NUMBER,
+    "string": STRING,
+}
+DRAFT_4: Final = SchemaDraft("id", _FOUR, constant=False, conditional=False, boolean_limits=True)
+DRAFT_6: Final = SchemaDraft("$id", _SIX, conditional=False)
+DRAFT_7: Final = SchemaDraft("$id", _SIX)
+MODERN: Final = SchemaDraft("$id", _MODERN, modern=True)
+
+METASCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
+_BY_NAME: Final = {
+    "draft-04": DRAFT_4,
+    "draft-06": DRAFT_6,
+    "draft-07": DRAFT_7,
+    "draft/2019-09": MODERN,
+    "draft/2020-12": MODERN,
+}
+
+
+def find_draft(document: dict[str, Any]) -> SchemaDraft:
+    """Return the draft that `$schema` names; draft 7 without one, or with one that is not known, as Confluent does."""
+    url = document.get("$schema")
+    if isinstance(url, str) and url.startswith(METASCHEMAS):
+        for name, draft in _BY_NAME.items():
+            if name in url:
+                return draft
+    return DRAFT_7
 
 
 def load_schema(document: Any, references: Mapping[str, str]) -> Schema:
