@@ -128,14 +128,6 @@ def _format_scaled(number: float, unit: str) -> str:
     return f"{digits} {UNITS[index]}{unit}"
 
 
-def format_binary_bytes(size_bytes: float) -> str:
-    """Return a size in units of powers of two: `512 B`, `16 KiB`."""
-    index = 0
-    while size_bytes >= 1024 and index < len(UNITS) - 1:
-        size_bytes, index = size_bytes / 1024, index + 1
-    return f"{size_bytes:.3g} {UNITS[index].upper()}iB" if index else f"{size_bytes:.3g} B"
-
-
 def make_utc_time(time_ms: int) -> datetime | None:
     """Return a time in UTC, None for one that a calendar does not have."""
     try:

@@ -14,7 +14,7 @@ from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acl_requests, delegation_tokens, down_conversion, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import busy_polling, framing, http_server, pipelines, purgatory, tls_layer, unread
-from minibroker.broker.requests import namings, routes
+from minibroker.broker.requests import context, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.explorer import explorer_routes, log_pages, trying
@@ -68,7 +68,7 @@ PHRASES = [
     f"| ACLs that one request creates or deletes | {acl_requests.MAX_CHANGES:,} |",
     f"each for every filter that matches it | {acl_requests.MAX_MATCHES:,} |",
     f"| renewers of a delegation token | {delegation_tokens.MAX_RENEWERS:,} |",
-    f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
+    f"partition in DescribeProducers | {context.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",
     "has since release 4.4",

@@ -13,7 +13,6 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     make_json_option,
     make_operation_error,
-    print_help_if_alone,
     print_table,
 )
 
@@ -43,16 +42,14 @@ class FeatureLevel(NamedTuple):
     highest: int
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def brokers(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def brokers() -> None:
     """List and describe brokers.
 
     \b
     Example:
         minibroker brokers list
     """
-    print_help_if_alone(context)
 
 
 @brokers.command("list")

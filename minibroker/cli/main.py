@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from minibroker import __version__
-from minibroker.cli.shared import OneLineGroup, print_help_if_alone
+from minibroker.cli.shared import OneLineGroup
 
 # The module below this package of each command: it holds a click command of that name.
 COMMANDS: Final = {
@@ -74,12 +74,10 @@ def print_version(context: click.Context, _: click.Parameter, is_requested: bool
     "minibroker",
     cls=MainGroup,
     modules={name: f"minibroker.cli.{module}" for name, module in COMMANDS.items()},
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help=VERSION_HELP)
-@click.pass_context
-def main(context: click.Context) -> None:
+def main() -> None:
     """A broker that speaks the Apache Kafka protocol, and a client for any Kafka.
 
     \b
@@ -88,4 +86,3 @@ def main(context: click.Context) -> None:
         echo hello | minibroker produce greetings
         minibroker consume greetings
     """
-    print_help_if_alone(context)

@@ -23,7 +23,6 @@ from minibroker.cli.shared import (
     make_json_option,
     make_names_completer,
     make_operation_error,
-    print_help_if_alone,
     print_table,
 )
 from minibroker.quantities import format_count
@@ -43,16 +42,14 @@ class PartitionCut(NamedTuple):
     records: int  # as offsets count them: compacted logs have fewer
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def records(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def records() -> None:
     """Delete the first records of partitions.
 
     \b
     Example:
         minibroker records delete orders --before '7 days ago'
     """
-    print_help_if_alone(context)
 
 
 @records.command()

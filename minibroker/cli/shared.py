@@ -6,6 +6,7 @@ No client library is imported at the top of any command's file, so that `--help`
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,10 +80,18 @@ class NamedCommand(click.Command):
 class WholeHelpGroup(click.Group):
     """A group whose help has the whole first sentence of each command, where click would cut it at one line.
 
-    Its commands have short options, and a misspelt one is answered with the one that was meant.
+    It prints that help if no command is named. Its commands have short options, and a misspelt one is answered with the
+    one that was meant.
     """
 
     command_class = NamedCommand
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments into the context."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name, or None."""
@@ -189,12 +198,6 @@ def add_short_options(command: click.Command) -> click.Command:
     return command
 
 
-def print_help_if_alone(context: click.Context) -> None:
-    """Print a group's help if no command of it was asked for."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
 def make_operation_error(message: str) -> click.ClickException:
     """Return the error of a failed operation, with status 1."""
     return click.ClickException(join_lines(message))
@@ -289,6 +292,14 @@ def print_rows(rows: Sequence[Mapping[str, object]], names: Iterable[str] = ()) 
     """
     head = [_make_column_title(name) for name in (rows[0] if rows else names)]
     print_table(head, [[_format_timestamp_cell(name, value) for name, value in row.items()] for row in rows])
+
+
+def print_rows_or_json(rows: Sequence[Mapping[str, object]], names: Iterable[str], as_json: bool) -> None:
+    """Print rows as `print_rows` does, or as a JSON array."""
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_rows(rows, names)
 
 
 def _is_timestamp_column(name: str) -> bool:

@@ -29,8 +29,7 @@ from minibroker.broker.coordination.coordinators import find_coordinator_or_crea
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.context import Namings, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.broker.turn import Refuse

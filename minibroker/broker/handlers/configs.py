@@ -24,8 +24,7 @@ from minibroker.broker.configs.resource_configs import (
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import check_topic_name
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.context import Namings, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     CLUSTER_NAME,

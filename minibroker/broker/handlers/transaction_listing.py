@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import get_hosted_partition
 from minibroker.broker.metadata.partitions import check_topic_name
-from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.context import Namings, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     DENIAL_MESSAGES,

@@ -7,6 +7,8 @@ chooses the level, and answers the client.
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import Slicer, Stage
@@ -30,6 +32,23 @@ if TYPE_CHECKING:
     from minibroker.broker.security.principals import Principal
     from minibroker.broker.turn import Refuse
     from minibroker.protocol.declare import Message
+
+
+MOST_NAMINGS = 10  # of the same thing in a request, as a few kilobytes could otherwise ask for gigabytes
+
+
+class Namings:
+    """The names in a request so far. Kafka answers each repetition; clients name nothing more than once or twice."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Hashable] = Counter()
+
+    def count_repeated_name(self, name: Hashable) -> None:
+        """Count a name. Raises KafkaError(INVALID_REQUEST) beyond ten of the same."""
+        self._counts[name] += 1
+        if self._counts[name] > MOST_NAMINGS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names it more than {MOST_NAMINGS} times.")
+
 
 Refusals = dict[ErrorCode, "Reason"]  # of one request
 TooLate = tuple[int, KafkaError]  # after so many ms, and then with this error

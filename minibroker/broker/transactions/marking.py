@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition
 
-RequestedMarker = WriteTxnMarkersRequest.WritableTxnMarker
 MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
 TopicResult = MarkerResult.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult

@@ -29,7 +29,6 @@ from minibroker.cli.shared import (
     make_names_completer,
     make_not_found_error,
     make_operation_error,
-    print_help_if_alone,
     print_table,
 )
 
@@ -109,16 +108,14 @@ def _delete_committed_offsets(client: Client, group: str, topics: Iterable[str])
     return codes
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def groups(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def groups() -> None:
     """List, describe, reset and delete groups.
 
     \b
     Example:
         minibroker groups describe billing
     """
-    print_help_if_alone(context)
 
 
 @groups.command("list")

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from minibroker.cli.shared import OneLineGroup, print_help_if_alone
+from minibroker.cli.shared import OneLineGroup
 
 TOOLS: Final = {
     "kafka-broker-api-versions": "kafka_broker_api_versions",
@@ -24,12 +24,9 @@ TOOLS: Final = {
     "kafka_tools",
     cls=OneLineGroup,
     modules={name: f"minibroker.cli.kafka_tools.{module}" for name, module in TOOLS.items()},
-    invoke_without_command=True,
 )
-@click.pass_context
-def main(context: click.Context) -> None:
+def main() -> None:
     """Kafka's tools, as far as minibroker has them."""
-    print_help_if_alone(context)
 
 
 if __name__ == "__main__":

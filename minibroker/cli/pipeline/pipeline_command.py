@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from minibroker.cli.pipeline.pipeline_shared import explain_error
-from minibroker.cli.shared import OneLineGroup, print_help_if_alone
+from minibroker.cli.shared import OneLineGroup
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
 JOBS: Final = ("archive", "replay", "verify", "rewrite")
@@ -33,10 +33,8 @@ class JobGroup(OneLineGroup):
 @click.group(
     cls=JobGroup,
     modules={name: f"minibroker.cli.pipeline.pipeline_{name}" for name in JOBS},
-    invoke_without_command=True,
 )
-@click.pass_context
-def pipeline(context: click.Context) -> None:
+def pipeline() -> None:
     """Work on whole logs: a log directory, or any running Kafka.
 
     Needs the extra `minibroker[arrow]`; for large logs, and on a cluster, `minibroker[spark]` and Java 17 or newer.
@@ -45,4 +43,3 @@ def pipeline(context: click.Context) -> None:
     Example:
         minibroker pipeline verify --path minibroker-data
     """
-    print_help_if_alone(context)

@@ -13,7 +13,6 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     make_json_option,
     make_operation_error,
-    print_help_if_alone,
     print_rows,
 )
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
@@ -24,16 +23,14 @@ NAMES: Final = ("subject", "version", "id", "type")
 ReferredSchema = tuple[str, str, int]
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def schemas(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def schemas() -> None:
     """List, show, register, check and delete schemas in any registry with Confluent's API.
 
     \b
     Example:
         minibroker schemas register users-value user.avsc
     """
-    print_help_if_alone(context)
 
 
 def _parse_reference(text: str) -> ReferredSchema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,8 +16,7 @@ from minibroker.cli.shared import (
     make_json_option,
     make_names_completer,
     make_operation_error,
-    print_help_if_alone,
-    print_table,
+    print_rows_or_json,
 )
 
 if TYPE_CHECKING:
@@ -40,16 +38,14 @@ class ListedAcl(NamedTuple):
     permission: str
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def acls(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def acls() -> None:
     """List, add and remove ACLs of a cluster with an authorizer.
 
     \b
     Example:
         minibroker acls add alice read --topic orders
     """
-    print_help_if_alone(context)
 
 
 def _add_acl_options(command: Command) -> Command:
@@ -122,10 +118,7 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
     """
     with connect_client(bootstrap) as client:
         rows = list_acls_of_cluster(client)
-    if as_json:
-        click.echo(json.dumps([row._asdict() for row in rows]))
-    else:
-        print_table(ListedAcl._fields, rows)
+    print_rows_or_json([row._asdict() for row in rows], ListedAcl._fields, as_json)
 
 
 def list_acls_of_cluster(client: Client) -> list[ListedAcl]:

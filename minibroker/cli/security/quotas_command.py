@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +9,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, make_json_option, parse_assignment, print_help_if_alone, print_table
+from minibroker.cli.shared import WholeHelpGroup, make_json_option, parse_assignment, print_rows_or_json
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -30,16 +29,14 @@ class ListedQuota(NamedTuple):
     value: float
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def quotas(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def quotas() -> None:
     """List, set and remove the quotas of users, client ids and addresses.
 
     \b
     Example:
         minibroker quotas set --user alice producer_byte_rate=1000000
     """
-    print_help_if_alone(context)
 
 
 def _add_entity_options(command: Command) -> Command:
@@ -60,10 +57,7 @@ def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
     """
     with connect_client(bootstrap) as client:
         rows = list_quotas_of_cluster(client)
-    if as_json:
-        click.echo(json.dumps([dict(zip(HEAD, row, strict=True)) for row in rows]))
-    else:
-        print_table(HEAD, rows)
+    print_rows_or_json([dict(zip(HEAD, row, strict=True)) for row in rows], HEAD, as_json)
 
 
 def list_quotas_of_cluster(client: Client) -> list[ListedQuota]:

@@ -15,8 +15,8 @@ from minibroker.cli.shared import (
     make_json_option,
     make_operation_error,
     parse_duration,
-    print_help_if_alone,
     print_rows,
+    print_rows_or_json,
 )
 from minibroker.quantities import format_time
 
@@ -30,16 +30,14 @@ NAMES: Final = ("id", "owner", "requester", "renewers", "issued_ms", "expires_ms
 FIRST_WITH_OWNER: Final = 3  # version of CreateDelegationToken
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def tokens(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def tokens() -> None:
     """Create, renew, expire and describe delegation tokens. Log in with SASL or a certificate for that.
 
     \b
     Example:
         minibroker tokens create --renewer bob
     """
-    print_help_if_alone(context)
 
 
 @tokens.command()
@@ -158,10 +156,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
     with connect_client(bootstrap) as client:
         rows = [_make_token_row(token, with_secrets) for token in _describe_tokens(client, owners)]
     rows.sort(key=lambda row: (row["owner"], row["issued_ms"], row["id"]))
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        print_rows(rows, NAMES)
+    print_rows_or_json(rows, NAMES, as_json)
 
 
 def _make_token_row(token: Any, with_secret: bool) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,8 +14,7 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     make_json_option,
     make_not_found_error,
-    print_help_if_alone,
-    print_table,
+    print_rows_or_json,
 )
 
 if TYPE_CHECKING:
@@ -35,16 +33,14 @@ class ListedUser(NamedTuple):
     iterations: int
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def users(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def users() -> None:
     """List, add and remove the users that log in with SCRAM.
 
     \b
     Example:
         minibroker users add alice < password
     """
-    print_help_if_alone(context)
 
 
 @users.command("list")
@@ -59,10 +55,7 @@ def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
     """
     with connect_client(bootstrap) as client:
         rows = list_users_of_cluster(client)
-    if as_json:
-        click.echo(json.dumps([row._asdict() for row in rows]))
-    else:
-        print_table(ListedUser._fields, rows)
+    print_rows_or_json([row._asdict() for row in rows], ListedUser._fields, as_json)
 
 
 def list_users_of_cluster(client: Client) -> list[ListedUser]:

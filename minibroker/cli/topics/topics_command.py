@@ -26,7 +26,6 @@ from minibroker.cli.shared import (
     make_names_completer,
     make_not_found_error,
     make_operation_error,
-    print_help_if_alone,
     print_table,
 )
 from minibroker.cli.topics.topics_config import DYNAMIC_TOPIC_CONFIG, alter, config
@@ -48,16 +47,14 @@ class PartitionRow(NamedTuple):
     latest: int | None
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def topics(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def topics() -> None:
     """List, create, describe, change and delete topics.
 
     \b
     Example:
         minibroker topics create orders --partitions 3 --config cleanup.policy=compact
     """
-    print_help_if_alone(context)
 
 
 topics.add_command(alter)

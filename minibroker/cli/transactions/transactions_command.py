@@ -21,8 +21,8 @@ from minibroker.cli.shared import (
     make_names_completer,
     make_not_found_error,
     make_operation_error,
-    print_help_if_alone,
     print_rows,
+    print_rows_or_json,
 )
 
 if TYPE_CHECKING:
@@ -73,10 +73,7 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
         candidates = [each for each in list_open_transactions(client, topic) if each.last_ms < before_ms]
         known = list_known_transactions(client, {each.producer_id for each in candidates})
     hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
-    if as_json:
-        click.echo(json.dumps([each._asdict() for each in hanging]))
-    else:
-        print_rows([each._asdict() for each in hanging], OpenTransaction._fields)
+    print_rows_or_json([each._asdict() for each in hanging], OpenTransaction._fields, as_json)
 
 
 @click.command()
@@ -190,16 +187,14 @@ def _abort_transaction(client: Client, transaction: OpenTransaction) -> None:
     client.check(code, f"cannot abort in {transaction.topic}-{transaction.partition}", transaction.leader)
 
 
-@click.group(cls=WholeHelpGroup, invoke_without_command=True)
-@click.pass_context
-def transactions(context: click.Context) -> None:
+@click.group(cls=WholeHelpGroup)
+def transactions() -> None:
     """List, describe and abort transactions.
 
     \b
     Example:
         minibroker transactions describe orders-1
     """
-    print_help_if_alone(context)
 
 
 @transactions.command("list")
@@ -215,10 +210,7 @@ def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bo
     """
     with connect_client(bootstrap) as client:
         rows = _list_transactions(client, states)
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        print_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
+    print_rows_or_json(rows, ("transactional_id", "coordinator", "producer_id", "state"), as_json)
 
 
 def _list_transactions(client: Client, states: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
 
 LATEST: Final = -1
-SCHEMA_BYTES_MAX: Final = 1 << 20  # a record of a topic has no more by default
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minibroker.broker.requests.namings import MOST_NAMINGS, Namings
+from minibroker.broker.requests.context import MOST_NAMINGS, Namings
 from minibroker.protocol.errors import KafkaError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as some
 
+from minibroker.protocol.records.varints import encode_zigzag
 from minibroker.registry.formats import avro, decoding_budget, format_decoding, json_schema, protobuf
 from minibroker.registry.formats.avro.avro_reading import read_avro
 from minibroker.registry.formats.format_decoding import (
@@ -30,7 +32,6 @@ from minibroker.registry.formats.format_decoding import (
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     check_number_of_values,
-    encode_message_indexes,
     find_message,
     read_message_indexes,
 )
@@ -38,6 +39,11 @@ from minibroker.registry.formats.schema import InvalidData
 from tests.cases import for_each
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
+
+
+def encode_message_indexes(indexes: Sequence[int]) -> bytes:
+    """Return the form of indexes that choose a message."""
+    return b"\0" if list(indexes) == [0] else b"".join(map(encode_zigzag, (len(indexes), *indexes)))
 
 
 def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:

@@ -50,11 +50,6 @@ class AssignedTasks(NamedTuple):
     standby: TaskSet = {}
     warmup: TaskSet = {}
 
-    def get_tasks_without_epochs(self) -> Tasks:
-        """Return the tasks alone."""
-        active = {subtopology_id: frozenset(epochs) for subtopology_id, epochs in self.active.items()}
-        return Tasks(active, self.standby, self.warmup)
-
     @property
     def is_empty(self) -> bool:
         """Whether there are no tasks."""

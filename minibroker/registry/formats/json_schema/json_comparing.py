@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, ComparingBudget, remove_compared_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import (
-    STRICT,
     ChangePart,
     InCircle,
     SchemaChange,
@@ -81,13 +80,6 @@ PENDING: Final = object()  # the answer to a question that needs a comparison
 ComparisonQuestion = SchemaPair | PatternSearch | PartsMatching
 # A pair is answered by its changes, a search by a schema or None, a matching by edges.
 ComparisonSteps = Generator[ComparisonQuestion, Any, list[ChangePart]]
-
-
-def compare_schemas(
-    original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: ComparingBudget | None = None
-) -> SchemaChanges:
-    """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
-    return SchemaComparison(allowed, budget or ComparingBudget()).compare_all(original, update)
 
 
 class SchemaComparison:

@@ -45,13 +45,6 @@ def read_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     return tuple(indexes) or (0,), data
 
 
-def encode_message_indexes(indexes: Sequence[int]) -> bytes:
-    """Return the form of indexes that choose a message."""
-    if list(indexes) == [0]:
-        return b"\0"
-    return b"".join(map(_encode_varint, (len(indexes), *indexes)))
-
-
 def read_protobuf(
     schema: ProtobufSchema, indexes: Sequence[int], data: bytes, values: DecodingBudget | None = None
 ) -> dict[str, Any]:
@@ -180,13 +173,3 @@ def _read_zigzag(data: bytes) -> tuple[int, bytes]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), data[place + 1 :]
     raise InvalidData("a message index ends too early, or has more than five bytes")
-
-
-def _encode_varint(number: int) -> bytes:
-    """Return an integer in zigzag form."""
-    left = (number << 1) ^ (number >> 31)
-    result = bytearray()
-    while left >= 0x80:
-        result.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes((*result, left))

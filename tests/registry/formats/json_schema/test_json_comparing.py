@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import ChangesBelow
+from minibroker.registry.formats.comparing_budget import ChangesBelow, ComparingBudget
 from minibroker.registry.formats.json_schema import list_incompatibilities, parse
-from minibroker.registry.formats.json_schema.json_changes import ChangePart, SchemaChange
-from minibroker.registry.formats.json_schema.json_comparing import compare_schemas
+from minibroker.registry.formats.json_schema.json_changes import STRICT, ChangePart, SchemaChange
+from minibroker.registry.formats.json_schema.json_comparing import SchemaComparison
 from tests.cases import for_each
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "json_schema_changes.jsonl"
@@ -24,7 +24,8 @@ def recorded() -> list[dict[str, Any]]:
 def changes(original: Any, update: Any) -> list[str]:
     """Return the changes between two schemas, as the recordings write them."""
     before, after = parse(json.dumps(original), {}), parse(json.dumps(update), {})
-    return [f"{change.kind} {change.place}" for change in flat([compare_schemas(before.root, after.root)])]
+    found = SchemaComparison(STRICT, ComparingBudget()).compare_all(before.root, after.root)
+    return [f"{change.kind} {change.place}" for change in flat([found])]
 
 
 def flat(parts: Sequence[ChangePart], path: tuple[str, ...] = ()) -> Iterator[SchemaChange]:
