@@ -23,7 +23,7 @@ from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, RECORDS
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from pipeline_rows import START_MS, cpu_seconds
@@ -97,9 +97,9 @@ def scanned(log: bytes, verify_crc: bool) -> list[pa.RecordBatch]:
 def naive(log: bytes) -> pa.RecordBatch:
     """The rows by way of an object a record."""
     rows = []
-    for position, header in iterate_batches_in(log):
+    for position, header in iterate_batches_in_any_format(log):
         kind = header.timestamp_type if header.magic else -1
-        for record in iterate_records_in(log, position):
+        for record in iterate_records_in_any_format(log, position):
             time_us = None if record.timestamp < 0 else record.timestamp * 1000
             row = (record.key, record.value, *PARTITION, record.offset, time_us, kind, list(record.headers) or None)
             rows.append(row)
@@ -124,7 +124,7 @@ def log_of(rows: pa.RecordBatch, form: BatchSettings | tuple[int, Compression], 
 
 def start_of(log: bytes, size_bytes: int) -> bytes:
     """Whole batches from the start of a log: the first one, and more up to this size."""
-    ends = [position + header.size_bytes for position, header in iterate_batches_in(log)]
+    ends = [position + header.size_bytes for position, header in iterate_batches_in_any_format(log)]
     return log[: max(ends[0], *(end for end in ends if end <= size_bytes), 0)]
 
 

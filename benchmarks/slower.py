@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.handlers import commit_template, fetch, produce
-from minibroker.broker.requests.dispatch import LastingAnswers
+from minibroker.broker.requests.dispatch import AnswerCache
 from minibroker.broker.requests.served import SERVED
 from minibroker.cli.main import main
 from minibroker.protocol.apis import ApiKey
@@ -28,7 +28,7 @@ def without_commit_template() -> None:
 
 
 def without_lasting_answers() -> None:
-    LastingAnswers.find_answer = _nothing  # type: ignore[method-assign]
+    AnswerCache.find_cached_answer = _nothing  # type: ignore[method-assign]
 
 
 def without_plain_produce() -> None:

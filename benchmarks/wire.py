@@ -89,13 +89,13 @@ class Client:
     def wait_for_coordinator(self, name: str, *, transactions: bool = False) -> None:
         """The first group, or transactional id, that is asked for has the topic of them all created. Raises Failed."""
         with _failures():
-            self._client.coordinator("transaction" if transactions else "group", name)
+            self._client.find_coordinator("transaction" if transactions else "group", name)
 
     def wait_for_leader(self, name: str) -> None:
         """A cluster of several processes learns of a topic a little after it was created. Raises Failed."""
 
         def look() -> None:
-            (topic,) = self._client.metadata([name]).topics
+            (topic,) = self._client.fetch_metadata([name]).topics
             for each in (topic, *topic.partitions):
                 self._client.check(each.error_code, name)
 
@@ -135,7 +135,7 @@ class Client:
     def ask(self, request: Message) -> Any:
         """Send a request to the node that may change topics, and return its answer. Raises Failed."""
         with _failures():
-            return self._client.request(request, self._client.controller())
+            return self._client.request(request, self._client.fetch_controller_id())
 
 
 @contextmanager

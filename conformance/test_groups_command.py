@@ -93,5 +93,5 @@ def test_the_groups_command_supports_a_streams_group(broker: Broker, topic: str)
 def _enable_streams(broker: Broker) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature="streams.version", max_version_level=1)
     with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers}, "test")) as client:
-        answer = client.request(UpdateFeaturesRequest(feature_updates=[update]), client.controller())
+        answer = client.request(UpdateFeaturesRequest(feature_updates=[update]), client.fetch_controller_id())
         assert answer.error_code == 0, answer

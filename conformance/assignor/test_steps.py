@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import TaskCircumstances, reconcile_member
+from minibroker.broker.groups.streams.streams_reconciliation import TaskReconciliationState, reconcile_member
 from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, group_by_subtopology, list_tasks
 from minibroker.protocol.errors import KafkaError
 
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
     def ours(self) -> dict[str, Any]:
         """Return our step."""
-        at = TaskCircumstances(
+        at = TaskReconciliationState(
             TARGET_EPOCH,
             self.target,
             self.owned,

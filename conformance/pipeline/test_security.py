@@ -224,7 +224,7 @@ def test_a_failed_login_is_reported_in_one_line(
         Client(addresses[listener], {**IMPATIENT, **settings}) as client,
         pytest.raises(ClientError, match=message) as failure,
     ):
-        client.leader(TopicPartition("t", 0))
+        client.find_leader(TopicPartition("t", 0))
     assert "\n" not in str(failure.value) and str(failure.value).startswith(addresses[listener])
 
 
@@ -235,7 +235,7 @@ async def test_spark_tasks_with_an_event_loop_connect_with_every_security_protoc
     listener, settings = WAYS[way]
     given = {"bootstrap.servers": addresses[listener], **settings}
     async with AsyncClient(ClientSettings(given, read_store=read_store_as_pem)) as client:
-        assert (await client.leader(("t", 0))).node_id == 0
+        assert (await client.find_leader(("t", 0))).node_id == 0
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 0) for _ in range(20)))
     assert all(len(answer.brokers) == 1 for answer in answers)
 
@@ -244,7 +244,7 @@ async def test_a_wrong_password_fails_the_spark_task_with_a_reason(addresses: Ad
     wrong = {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} username=alice password=wr0ng;"), **IMPATIENT}
     async with AsyncClient(ClientSettings({"bootstrap.servers": addresses["SECURE"], **wrong})) as client:
         with pytest.raises(ClientError, match="authentication by SCRAM-SHA-512 failed") as failure:
-            await client.nodes()
+            await client.fetch_node_ids()
     assert "wr0ng" not in str(failure.value)
 
 

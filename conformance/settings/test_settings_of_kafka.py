@@ -203,7 +203,7 @@ def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
 def described(entry: ConfigEntry) -> tuple[Any, ...]:
     # The client keeps one synonym a name, the weakest.
     synonyms = {synonym.name: (synonym.value, int(synonym.source)) for synonym in entry.synonyms}
-    return entry.value, int(entry.source), entry.read_only, entry.setting.sensitive, synonyms
+    return entry.value, int(entry.source), entry.read_only, entry.setting.is_sensitive, synonyms
 
 
 def described_by_kafka(entry: Any) -> tuple[Any, ...]:

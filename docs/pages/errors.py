@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from minibroker.client.client_errors import ErrorReaction, choose_reaction
+from minibroker.client.client_errors import ErrorReaction, choose_error_reaction
 from minibroker.protocol.errors import ErrorCode
 
 PREAMBLE: Final = """\
@@ -36,7 +36,7 @@ def markdown() -> str:
     """Return the text of the page."""
     errors = [code for code in ErrorCode if code is not ErrorCode.NONE]
     return PREAMBLE + "".join(
-        f"| {code} | {code.name} | {DONE_BY_CLIENTS[choose_reaction(code)]} |\n" for code in errors
+        f"| {code} | {code.name} | {DONE_BY_CLIENTS[choose_error_reaction(code)]} |\n" for code in errors
     )
 
 

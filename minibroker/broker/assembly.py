@@ -158,7 +158,7 @@ class Broker(Cluster):
             topic = self.image.topics.get(name)
             partition = None if topic is None else topic.find_partition(index)
             if partition is not None and partition.has_local_log:
-                self.moves.start_move(partition, directory)
+                self.moves.start_log_move(partition, directory)
 
     def _check_feature_levels(self) -> None:
         """Raise MetadataError for a cluster whose records we might misunderstand."""

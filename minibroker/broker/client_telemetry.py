@@ -115,14 +115,14 @@ class ClientInstance:
         self.terminating, self.last_error = False, ErrorCode.NONE
         self._got_ms = self._pushed_ms = 0
 
-    def accept_get_request_if_due(self, now_ms: int) -> bool:
+    def check_and_record_get_request(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last request, and count this one if so."""
         if now_ms - max(self._got_ms, self._pushed_ms) < self.interval_ms:
             return False
         self._got_ms = now_ms
         return True
 
-    def accept_push_request_if_due(self, now_ms: int) -> bool:
+    def check_and_record_push_request(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last push, or none followed the last get; count it if so."""
         if self._got_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.interval_ms:
             return False
@@ -180,7 +180,10 @@ class ClientTelemetry:
             connection, client_id, self._make_instance_id() if instance_id == ZERO_UUID else instance_id
         )
         again = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if not instance.accept_get_request_if_due(self._cluster.clock.wall_ms()) and instance.last_error not in again:
+        if (
+            not instance.check_and_record_get_request(self._cluster.clock.wall_ms())
+            and instance.last_error not in again
+        ):
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance
@@ -193,7 +196,7 @@ class ClientTelemetry:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
         return self._find_or_make_instance(connection, client_id, instance_id)
 
-    def keep_pushed_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
+    def store_pushed_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
         """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
@@ -201,29 +204,29 @@ class ClientTelemetry:
                 self._series += self.find_or_make_pushed_metrics(instance).add_data_point(point)
             yield
         while self._series > SERIES_KEPT:
-            self._forget_oldest_pushed_metrics()
+            self._drop_oldest_pushed_metrics()
 
     def find_or_make_pushed_metrics(self, instance: ClientInstance) -> PushedMetrics:
         pushed = self._pushed.get(instance.instance_id)
         if pushed is None:
             if len(self._pushed) >= CLIENTS_KEPT:
-                self._forget_oldest_pushed_metrics()
+                self._drop_oldest_pushed_metrics()
             pushed = self._pushed[instance.instance_id] = PushedMetrics(instance.parameters["client_id"] or "")
         else:
             self._pushed.move_to_end(instance.instance_id)
         return pushed
 
-    def _forget_oldest_pushed_metrics(self) -> None:
+    def _drop_oldest_pushed_metrics(self) -> None:
         _, oldest = self._pushed.popitem(last=False)
         self._series -= len(oldest.series)
 
     # --- what is known --------------------------------------------------------------------------
 
     def iterate_client_metrics(
-        self, client_id: str | None = None, *, connected: bool = False
+        self, client_id: str | None = None, *, connected_only: bool = False
     ) -> Iterator[ClientMetric]:
         """Yield what clients pushed, those of a client id or all, or only those of connected clients."""
-        there = {each.instance_id for each in self.list_connected_instances()} if connected else self._pushed
+        there = {each.instance_id for each in self.list_connected_instances()} if connected_only else self._pushed
         for instance_id, pushed in list(self._pushed.items()):
             if instance_id in there and client_id in (None, pushed.client_id):
                 text = format_uuid(instance_id)
@@ -248,11 +251,11 @@ class ClientTelemetry:
         key = connection.node.node_id, instance_id
         instance = self._instances.get(key)
         if instance is not None and instance.connection.closed:
-            self._forget_instance(key)
+            self._remove_instance(key)
             instance = None
         if instance is None:
             if len(self._instances) >= INSTANCES_MAX:
-                self._forget_instance(next(iter(self._instances)))
+                self._remove_instance(next(iter(self._instances)))
             instance = self._instances[key] = ClientInstance(
                 instance_id, get_match_parameters(connection, client_id, instance_id), connection
             )
@@ -266,9 +269,9 @@ class ClientTelemetry:
         if instance.timer is not None:
             instance.timer.cancel()
         silence_ms = max(SILENCE_MS, 3 * instance.interval_ms)
-        instance.timer = self._cluster.clock.call_later(silence_ms, lambda: self._forget_instance(key))
+        instance.timer = self._cluster.clock.call_later(silence_ms, lambda: self._remove_instance(key))
 
-    def _forget_instance(self, key: tuple[int, bytes]) -> None:
+    def _remove_instance(self, key: tuple[int, bytes]) -> None:
         instance = self._instances.pop(key)
         if instance.timer is not None:
             instance.timer.cancel()

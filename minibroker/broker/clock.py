@@ -43,13 +43,13 @@ class Clock(Protocol):
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` on the loop once `delay_ms` have passed."""
 
-    def run_in_thread(self, work: Work, done: Done) -> None:
-        """Run `work` in another thread, then `done` on the loop, with what `work` raised, or None."""
+    def run_in_thread(self, work: Work, on_done: Done) -> None:
+        """Run `work` in another thread, then `on_done` on the loop, with what `work` raised, or None."""
 
-    def run_detached(self, work: Work, done: Done) -> None:
+    def run_in_own_thread(self, work: Work, on_done: Done) -> None:
         """Run `work`, which waits for another machine, in a thread of its own; otherwise as `run_in_thread`.
 
-        Neither the syncs in the other threads nor the end of the process wait for it; then `done` may never run.
+        Neither the syncs in the other threads nor the end of the process wait for it; then `on_done` may never run.
         """
 
 
@@ -78,16 +78,16 @@ class SystemClock:
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay_ms / 1000.0, callback)
 
-    def run_in_thread(self, work: Work, done: Done) -> None:
+    def run_in_thread(self, work: Work, on_done: Done) -> None:
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor  # many brokers never need it
 
             self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
-        self._aside[future] = done
+        self._aside[future] = on_done
         future.add_done_callback(self._schedule_done_callback_in_loop)
 
-    def run_detached(self, work: Work, done: Done) -> None:
+    def run_in_own_thread(self, work: Work, on_done: Done) -> None:
         import threading
 
         def run_work() -> None:
@@ -97,12 +97,12 @@ class SystemClock:
             except Exception as raised:
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(done, error)
+                self._loop.call_soon_threadsafe(on_done, error)
 
         threading.Thread(target=run_work, name="minibroker-detached", daemon=True).start()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether work in other threads runs, or its callback has not run yet."""
         return bool(self._aside)
 
@@ -131,21 +131,21 @@ class SystemClock:
             self._threads = None
 
 
-class LifeClock:
+class ClusterClock:
     """Another clock's time for one life of a cluster; `cancel_all_timers` cancels the timers that have not run."""
 
     def __init__(self, clock: BusyClock) -> None:
         self._clock = clock
-        self._timers: set[_LifeTimer] = set()
+        self._timers: set[_ClusterTimer] = set()
         self._call_report_in_loop = False
         self.wall_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
         self.run_in_thread = clock.run_in_thread
-        self.run_detached = clock.run_detached
+        self.run_in_own_thread = clock.run_in_own_thread
         self.wait_for_threads_and_callbacks = clock.wait_for_threads_and_callbacks
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        timer = _LifeTimer(self._timers, callback)
+        timer = _ClusterTimer(self._timers, callback)
         if self._call_report_in_loop:
             return timer
         self._timers.add(timer)
@@ -159,12 +159,12 @@ class LifeClock:
             timer.cancel()
 
 
-class _LifeTimer:
-    """A timer of a `LifeClock`, kept in `timers` until it has run."""
+class _ClusterTimer:
+    """A timer of a `ClusterClock`, kept in `timers` until it has run."""
 
     __slots__ = ("_callback", "_timers", "timer")
 
-    def __init__(self, timers: set[_LifeTimer], callback: Callable[[], None]) -> None:
+    def __init__(self, timers: set[_ClusterTimer], callback: Callable[[], None]) -> None:
         self._timers = timers
         self._callback = callback
         self.timer: Timer | None = None
@@ -179,12 +179,14 @@ class _LifeTimer:
             self.timer.cancel()
 
 
-def run_chore_in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
-    """Call `chore` for each item, and then `then`; other work runs in between."""
+def process_items_in_slices(
+    clock: Clock, process_item: Callable[[Item], None], items: Iterator[Item], callback: Then
+) -> None:
+    """Call `process_item` for each item, and then `callback`; other work runs in between."""
     until_ms = clock.monotonic_ms() + SLICE_MS
     for item in items:
-        chore(item)
+        process_item(item)
         if clock.monotonic_ms() >= until_ms:
-            clock.call_later(0, lambda: run_chore_in_slices(clock, chore, items, then))
+            clock.call_later(0, lambda: process_items_in_slices(clock, process_item, items, callback))
             return
-    then()
+    callback()

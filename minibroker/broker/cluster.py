@@ -123,7 +123,7 @@ class Cluster:
                 )
             return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         try:
-            storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
+            storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, refuse_record_loss=not accepted)
         except LogDirectoryError as error:
             is_damaged = getattr(error.__cause__, "errno", None) not in SOUND_BUT_CLOSED
             raise MetadataError(f"{error}; {self.metadata_repair_advice}" if is_damaged else str(error)) from error
@@ -203,9 +203,7 @@ class Cluster:
         """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._open_log(topic, index, topic_id, settings, replicas)
 
-    def commit_new_partitions(
-        self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]
-    ) -> Steps[None]:
+    def commit_new_partitions(self, name: str, topic_id: bytes, records: list[Message], logs: list[Log]) -> Steps[None]:
         """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
 
         Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that was deleted in the meantime.
@@ -214,14 +212,14 @@ class Cluster:
         beside = Image()  # the records are folded into it before they are written, in steps
         if known is not None:
             beside.add_topic(known.copy_topic())
-        for record in decisions:
+        for record in records:
             beside.apply_record(record)
             yield
         topic = beside.topics[name]
         for log in logs:
             topic.partitions[log.partition].log = log
         batch = yield from self.metadata_log.build_batch_in_steps(
-            decisions, self.clock.wall_ms(), self._get_metadata_version()
+            records, self.clock.wall_ms(), self._get_metadata_version()
         )
         if known is not self.image.topics_by_id.get(topic_id):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
@@ -254,12 +252,12 @@ class Cluster:
 
     # --- change ---------------------------------------------------------------------------------
 
-    def commit_metadata_records(self, decisions: Iterable[Message]) -> None:
+    def commit_metadata_records(self, records: Iterable[Message]) -> None:
         """Write the records to the metadata log, all or none, and fold them in.
 
         Their sync has begun then; answers that report them wait for it (`durable`).
         """
-        decided = list(decisions)
+        decided = list(records)
         self.metadata_log.append_messages(decided, self.clock.wall_ms(), self._get_metadata_version())
         for record in decided:
             self.image.apply_record(record)

@@ -148,7 +148,7 @@ def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _TextWit
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
         name = name.strip()
-        shown = name if get_broker_setting_declaration(name).sensitive else assignment
+        shown = name if get_broker_setting_declaration(name).is_sensitive else assignment
         given[name] = _TextWithSource(text, f"--set {shown}")
     return given
 
@@ -179,14 +179,14 @@ def _is_known_setting(name: str) -> bool:
     return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
 
 
-def _make_name_suggestion(name: str, others: Iterable[str]) -> str:
+def _make_name_suggestion(name: str, known_names: Iterable[str]) -> str:
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
         return f"; did you mean {RENAMED[name]}?"
     from minibroker.suggestions import format_suggestion_of_similar_name  # here: most names are known
 
-    return format_suggestion_of_similar_name(name, [*BROKER_SETTINGS, *others])
+    return format_suggestion_of_similar_name(name, [*BROKER_SETTINGS, *known_names])
 
 
 def _make_unknown_setting_warning(name: str) -> str:

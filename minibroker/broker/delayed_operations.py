@@ -4,7 +4,7 @@ A handler that must wait is a coroutine. It awaits one of three things:
 
     promise             a result that comes later, once: records arrived, a rebalance is over, a timer, a hold of a test
     pause()             others have their turn, if the slice is over
-    in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
+    run_in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
 
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
 what it holds. State is consistent at each `await`. To have what is awaited raise an error, its class is sent: the
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 SLICE_SECONDS: Final = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
 
 
-class GivenUp(Exception):
+class GivenUpForMemory(Exception):
     """Raised in a coroutine that waits, as its client is disconnected for lack of memory."""
 
 
@@ -89,7 +89,7 @@ def pause() -> _Pause:
     return _PAUSE
 
 
-class _Sliced(Generic[Result]):
+class _SlicedSteps(Generic[Result]):
     __slots__ = ("_steps",)
 
     def __init__(self, steps: Steps[Result]) -> None:
@@ -108,9 +108,9 @@ class _Sliced(Generic[Result]):
             self._steps.close()
 
 
-async def in_slices(steps: Steps[Result]) -> Result:
-    """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return await _Sliced(steps)
+async def run_in_slices(steps: Steps[Result]) -> Result:
+    """Run a computation in steps, with a pause between any two: `await run_in_slices(steps)`."""
+    return await _SlicedSteps(steps)
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:
@@ -123,7 +123,7 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
-class Stage(Enum):
+class OperationStage(Enum):
     """How far a request has come."""
 
     COMING = auto()  # it is decoded, or held before its handler
@@ -134,7 +134,7 @@ class Stage(Enum):
 class Request(Protocol):
     """What an operation knows of the request that it is of."""
 
-    stage: Stage
+    stage: OperationStage
     was_paused: bool  # whether it has needed more than a slice
 
     @property
@@ -151,23 +151,23 @@ class Request(Protocol):
 class DelayedOperation(Generic[Result]):
     """Drives the coroutine of a request that waits. `answered` gets the result, or `failed` the error, once."""
 
-    __slots__ = ("_answered", "_coroutine", "_failed", "_is_running", "_promise", "_request", "_slicer", "done")
+    __slots__ = ("_on_result", "_coroutine", "_on_error", "_is_running", "_promise", "_request", "_slicer", "done")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Result],
         awaited: Any,
         slicer: Slicer,
-        answered: Callable[[Result], object],
-        failed: Callable[[Exception], object],
+        on_result: Callable[[Result], object],
+        on_error: Callable[[Exception], object],
         request: Request | None,
     ) -> None:
         """`awaited` is the promise at which the first slice has ended, or else it only needs its turn."""
         self.done = False
         self._coroutine = coroutine
         self._slicer = slicer
-        self._answered: Callable[[Result], object] | None = answered
-        self._failed = failed
+        self._on_result: Callable[[Result], object] | None = on_result
+        self._on_error = on_error
         self._request = request
         self._is_running = False
         self._promise: Promise[Any] | None = None  # that it awaits
@@ -184,7 +184,7 @@ class DelayedOperation(Generic[Result]):
         request = self._request
         if request is None or self._promise is not None:
             return False
-        return request.stage is Stage.RUNNING and request.key not in READS
+        return request.stage is OperationStage.RUNNING and request.key not in READS
 
     def resume(self, error: type[Exception] | None = None, *, in_turn: bool = False) -> None:
         """Run a slice, in which what is awaited raises `error`, if there is one.
@@ -197,26 +197,26 @@ class DelayedOperation(Generic[Result]):
         try:
             awaited = self._slicer.run_slice(self._coroutine, error, self, in_turn=in_turn)
         except StopIteration as end:
-            self._end_with_result(end.value)
+            self._complete_with_result(end.value)
         except Exception as raised:
             self.done = True
-            self._failed(raised)
+            self._on_error(raised)
         else:
             self._is_running = False
             self._wait_for(awaited)
 
-    def _end_with_result(self, result: Result) -> None:
+    def _complete_with_result(self, result: Result) -> None:
         if self.done:
             return
         self.done = True
-        if self._answered is None:
+        if self._on_result is None:
             if self._request is not None:
                 self._request.report_answer_lost()
             return
         try:
-            self._answered(result)
+            self._on_result(result)
         except Exception as error:
-            self._failed(error)
+            self._on_error(error)
 
     def _wait_for(self, awaited: Any) -> None:
         if self.done:
@@ -224,12 +224,12 @@ class DelayedOperation(Generic[Result]):
             return
         if awaited.__class__ is Promise:
             self._promise, awaited.operation = awaited, self
-        if self._answered is None and not self.must_complete_without_client:
+        if self._on_result is None and not self.must_complete_without_client:
             self.close()
         elif self._promise is None:
             if self._request is not None:
                 self._request.was_paused = True
-            self._slicer.queue_work(self)
+            self._slicer.queue_operation(self)
         elif self._request is not None:
             self._request.release_frame_before_wait()
 
@@ -237,13 +237,13 @@ class DelayedOperation(Generic[Result]):
 
     def close_unless_client_waits(self) -> None:
         """End it, as the broker stops or gets another cluster, if no connection has it and would do so."""
-        if self._request is None or self._answered is None:
+        if self._request is None or self._on_result is None:
             self.close()
 
     def drop_for_lost_client(self) -> None:
         """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
         if self.must_complete_without_client:
-            self._answered = None
+            self._on_result = None
         else:
             self.close()
 
@@ -251,7 +251,7 @@ class DelayedOperation(Generic[Result]):
         """End it without an answer, wherever it waits."""
         if self.done:
             return
-        self.done, self._answered = True, None
+        self.done, self._on_result = True, None
         promise, self._promise = self._promise, None
         if promise is not None:
             promise.operation = None
@@ -262,8 +262,8 @@ class DelayedOperation(Generic[Result]):
         """End it for lack of memory; the coroutine may catch GivenUp to leave what it takes part in."""
         if self._promise is not None:
             self._promise.operation = None
-            with contextlib.suppress(StopIteration, GivenUp):
-                self._coroutine.send(GivenUp)
+            with contextlib.suppress(StopIteration, GivenUpForMemory):
+                self._coroutine.send(GivenUpForMemory)
         self.close()
 
     def rerun_in_new_cluster(self) -> bool:
@@ -271,10 +271,10 @@ class DelayedOperation(Generic[Result]):
 
         A Produce may not, as its records may be overwritten by now.
         """
-        stage = Stage.ANSWERING if self._request is None else self._request.stage
-        if stage is Stage.COMING:
+        stage = OperationStage.ANSWERING if self._request is None else self._request.stage
+        if stage is OperationStage.COMING:
             return self._promise is not None  # held by a hook, rather than being decoded
-        if self._request is None or stage is Stage.ANSWERING or self._request.key == ApiKey.PRODUCE:
+        if self._request is None or stage is OperationStage.ANSWERING or self._request.key == ApiKey.PRODUCE:
             return False
         if self._promise is not None:
             self._promise.operation = None
@@ -303,8 +303,8 @@ class Slicer:
     def run_or_delay(
         self,
         coroutine: Coroutine[Any, Any, Result],
-        answered: Callable[[Result], object],
-        failed: Callable[[Exception], object],
+        on_result: Callable[[Result], object],
+        on_error: Callable[[Exception], object],
         request: Request | None = None,
     ) -> Result | DelayedOperation[Result]:
         """Run the first slice of a coroutine. Return its result or raise its error, or return what goes on with it."""
@@ -313,11 +313,11 @@ class Slicer:
         except StopIteration as end:
             result: Result = end.value
             return result
-        return DelayedOperation(coroutine, awaited, self, answered, failed, request)
+        return DelayedOperation(coroutine, awaited, self, on_result, on_error, request)
 
     def run_steps_in_slices(self, steps: Steps[Any]) -> None:
         """Run steps that nobody waits for; the first slice now."""
-        self.run_or_delay(in_slices(steps), _ignore_result, _log_failure)
+        self.run_or_delay(run_in_slices(steps), _ignore_result, _log_failure)
 
     def run_slice(
         self,
@@ -344,13 +344,13 @@ class Slicer:
             awaited = coroutine.send(None)
         return awaited
 
-    def queue_work(self, work: DelayedOperation[Any]) -> None:
-        """Have `work` run its next slice in its turn."""
-        self._queue.append(work)
+    def queue_operation(self, operation: DelayedOperation[Any]) -> None:
+        """Have `operation` run its next slice in its turn."""
+        self._queue.append(operation)
         if len(self._queue) == 1 and self._call_soon is not None:
             self._call_soon(self._run_queue)
 
-    def drop_queued_work(self) -> None:
+    def drop_queued_operations(self) -> None:
         """Run nothing that is queued, when the broker stops or gets another cluster."""
         queue, self._queue = self._queue, deque()
         for work in queue:
@@ -364,7 +364,7 @@ class Slicer:
         try:
             work.resume(in_turn=True)
         finally:
-            if left and self._call_soon is not None:  # else `queue_work` has asked for the next turn
+            if left and self._call_soon is not None:  # else `queue_operation` has asked for the next turn
                 self._call_soon(self._run_queue)
 
 

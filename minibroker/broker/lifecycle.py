@@ -17,7 +17,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
+from minibroker.broker.clock import BusyClock, Clock, ClusterClock, SystemClock
 from minibroker.broker.configs.listeners import make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.control.elections import elect_leaders_at_start
@@ -56,7 +56,7 @@ class UncleanStop(Exception):
     """The next start has to recover; the message says why, in one line."""
 
 
-class Seams:
+class BrokerDependencies:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
     Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_new_cluster`,
@@ -94,27 +94,29 @@ class BrokerLifecycle:
     It ends by `close` or `stop_as_if_killed`.
     """
 
-    def __init__(self, settings: Settings, bound: BoundByNode, seams: Seams) -> None:
+    def __init__(self, settings: Settings, bound: BoundByNode, dependencies: BrokerDependencies) -> None:
         """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
         self._bound = dict(bound)
         self._accepting: list[asyncio.Future[None]] = []  # or the collector would take them before they are done
-        self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
+        self._nodes = {node_id: Node(node_id, FetchSessions(0, dependencies.random)) for node_id in bound}
         self._cleaning: contextlib.ExitStack | None = None
         # Threads of its own: a cleaning takes minutes, and producers wait for the syncs in the other threads.
         self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
-        self._open_cluster(settings, seams, cluster_id=None)
-        self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
+        self._open_cluster(settings, dependencies, cluster_id=None)
+        self.server = Server(
+            asyncio.get_running_loop(), self.cluster, dependencies.interceptors, dependencies.sockets_clock
+        )
 
-    def _open_cluster(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
-        self._clock = seams.clock
+    def _open_cluster(self, settings: Settings, dependencies: BrokerDependencies, cluster_id: str | None) -> None:
+        self._clock = dependencies.clock
         with _translate_into_start_error():
-            self.logs = _open_log_directories(settings, seams, cluster_id)
+            self.logs = _open_log_directories(settings, dependencies, cluster_id)
         try:
             with _translate_into_start_error():
-                self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
-                self.cluster.first_levels = seams.first_levels
-                self.cluster.first_records = seams.first_records
+                self.cluster = Broker(settings, dependencies.clock, self.logs, dependencies.random)
+                self.cluster.first_levels = dependencies.first_levels
+                self.cluster.first_records = dependencies.first_records
                 self._load_cluster()
         except BaseException:
             with contextlib.suppress(UncleanStop):  # the reason why it does not start matters more
@@ -165,12 +167,17 @@ class BrokerLifecycle:
     def close_directories_as_in_crash(self) -> None:
         """Leave the directories as a crash would. `continue_with_new_cluster` or `stop_as_if_killed` must follow."""
         self._stop_cleaning()
-        self.server.drop_queued_work()
+        self.server.drop_queued_operations()
         self._clock.wait_for_threads_and_callbacks()
         self.logs.close_without_checkpoints()
 
     def continue_with_new_cluster(
-        self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning_nodes: BoundByNode
+        self,
+        settings: Settings,
+        dependencies: BrokerDependencies,
+        *,
+        cluster_id: str | None,
+        returning_nodes: BoundByNode,
     ) -> None:
         """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
 
@@ -178,7 +185,7 @@ class BrokerLifecycle:
         run once more. Raises StartError; then only `stop_as_if_killed` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning_nodes}.items()))
-        self._open_cluster(settings, seams, cluster_id)
+        self._open_cluster(settings, dependencies, cluster_id)
         self.server.switch_clients_to_cluster(self.cluster)
         if returning_nodes:
             self._accepting.append(asyncio.ensure_future(self._accept_clients(returning_nodes)))
@@ -215,7 +222,7 @@ class BrokerLifecycle:
     @property
     def is_log_cleaner_busy(self) -> bool:
         """Whether a log is being compacted now."""
-        return self._cleaner_threads.busy
+        return self._cleaner_threads.is_busy
 
     async def close(self) -> None:
         """Send the queued answers, and stop cleanly. Raises UncleanStop if the disk fails."""
@@ -232,7 +239,7 @@ class BrokerLifecycle:
 
         This needs a clock whose timers can be ended, so that none touches the logs in the meantime.
         """
-        if not isinstance(self._clock, LifeClock):
+        if not isinstance(self._clock, ClusterClock):
             self._close_logs()
             return
         from concurrent.futures import ThreadPoolExecutor  # not needed at the start
@@ -308,14 +315,16 @@ def take_inherited_sockets() -> InheritedSockets | None:
         raise StartError(str(error)) from None
 
 
-def _open_log_directories(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:
-    clock, source = seams.clock, seams.random
+def _open_log_directories(
+    settings: Settings, dependencies: BrokerDependencies, cluster_id: str | None
+) -> LogDirectories:
+    clock, source = dependencies.clock, dependencies.random
     return LogDirectories(
-        Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_in_thread, source),
+        Environment(dependencies.disk, clock.wall_ms, clock.call_later, clock.run_in_thread, source),
         settings.log_directories,
         node_id=settings["node.id"],
         cluster_id=cluster_id,
-        first_cluster_id=seams.first_cluster_id,
+        first_cluster_id=dependencies.first_cluster_id,
         new_id=lambda: format_uuid(make_uuid(source)),
     )
 

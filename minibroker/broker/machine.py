@@ -80,7 +80,7 @@ def shorten_thread_switch_interval() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-def freeze_objects_for_gc() -> Freezing:
+def freeze_objects_for_gc() -> GarbageFreezer:
     """Freeze all objects, and let the collector go through newer ones once there are `UNSEEN_OBJECTS` of them.
 
     Python 3.14.0 to 3.14.4 ignore that number: they go through old objects in small portions.
@@ -88,12 +88,12 @@ def freeze_objects_for_gc() -> Freezing:
     gc.freeze()
     middle = gc.get_threshold()[1]
     gc.set_threshold(YOUNG_OBJECTS, middle, max(UNSEEN_OBJECTS // (YOUNG_OBJECTS * middle) - 1, 1))
-    freezing = Freezing()
+    freezing = GarbageFreezer()
     gc.callbacks.append(freezing)
     return freezing
 
 
-class Freezing:
+class GarbageFreezer:
     """Called by the collector: after it has gone through all that is not frozen, freeze what is alive.
 
     It does not while much of it is garbage, which more of it is about to become, unless it has become many objects: no

@@ -17,7 +17,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late_modules
-from minibroker.broker.lifecycle import BoundByNode, BrokerLifecycle, Seams, UncleanStop, bind_listeners
+from minibroker.broker.lifecycle import BoundByNode, BrokerDependencies, BrokerLifecycle, UncleanStop, bind_listeners
 from minibroker.broker.machine import (
     collect_garbage_when_idle,
     grow_descriptor_table,
@@ -37,7 +37,7 @@ log = logging.getLogger("minibroker")
 events = logging.getLogger("minibroker.events")
 
 # What serves beside the broker while it runs, such as a schema registry; it yields the line that announces it.
-ServeBeside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
+ServeAlongside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
 # Gets the line about the listeners, and those about what else listens, by a name for each.
 AnnounceListeners = Callable[[str, Mapping[str, str]], None]
 
@@ -51,7 +51,7 @@ def serve_until_signal(
     metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
-    beside: ServeBeside | None = None,
+    serve_alongside: ServeAlongside | None = None,
     until_stdin_closes: bool = False,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` is called once clients can connect.
@@ -67,7 +67,7 @@ def serve_until_signal(
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
     return serve_and_get_exit_status(
-        _run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes)
+        _run_brokers(settings, nodes, announce, metrics, first, serve_alongside, until_stdin_closes)
     )
 
 
@@ -131,7 +131,7 @@ async def _run_brokers(
     announce: AnnounceListeners,
     metrics_port_and_tls: tuple[int | None, bool],
     first_records_and_cluster_id: tuple[Sequence[Message], str | None],
-    beside: ServeBeside | None,
+    serve_alongside: ServeAlongside | None,
     until_stdin_closes: bool,
 ) -> None:
     stop, clock = make_event_of_stop_signals(until_stdin_closes), SystemClock(asyncio.get_running_loop())
@@ -141,20 +141,22 @@ async def _run_brokers(
         bind_metrics_port(settings, port, wall_ms, over_tls=over_tls) as measured,
     ):
         if measured is None:
-            seams = Seams(clock, disk=Disk())
+            dependencies = BrokerDependencies(clock, disk=Disk())
         else:
             from minibroker.broker.monitoring.measured_disk import MeasuredDisk
 
-            seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        seams.first_records, seams.first_cluster_id = first_records_and_cluster_id
-        running = BrokerLifecycle(settings, bound, seams)
+            dependencies = BrokerDependencies(
+                clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests]
+            )
+        dependencies.first_records, dependencies.first_cluster_id = first_records_and_cluster_id
+        running = BrokerLifecycle(settings, bound, dependencies)
         try:
             async with contextlib.AsyncExitStack() as serving:
                 await running.serve(measured)
                 await serving.enter_async_context(serve_metrics(measured, lambda: running))
                 listens, others = "minibroker listens on " + ",".join(_iterate_listener_addresses(bound)), {}
-                if beside is not None:
-                    others["registry"] = await serving.enter_async_context(beside(lambda: running.cluster))
+                if serve_alongside is not None:
+                    others["registry"] = await serving.enter_async_context(serve_alongside(lambda: running.cluster))
                 announce(listens, others)
                 await wait_for_stop_event(stop, listens)
         finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.addresses import explain_bind_error
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Clock, run_chore_in_slices
+from minibroker.broker.clock import Clock, process_items_in_slices
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.delayed_operations import Slicer
@@ -24,7 +24,13 @@ from minibroker.broker.network.busy_polling import BusyPolling, choose_busy_poll
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import ConnectionQueue
-from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_host_name, get_peer_name
+from minibroker.broker.network.sockets import (
+    ClientSocket,
+    SharedSocketState,
+    SocketProtocol,
+    get_host_name,
+    get_peer_name,
+)
 from minibroker.broker.network.unread import ReadingClient
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.security.principals import ANONYMOUS
@@ -129,7 +135,7 @@ class Server:
         self._slicer = Slicer(loop.call_soon)
         cluster.turn.bind_to_loop(loop.call_soon)
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
-        self._shared = Shared(clock)
+        self._shared = SharedSocketState(clock)
         self._pipelines = ConnectionQueue(loop.call_soon)
         duration_us = choose_busy_poll_us(cluster.settings["socket.busy.poll.us"])
         if duration_us:
@@ -156,10 +162,10 @@ class Server:
             self.authentications.setdefault(place, AuthenticationStatistics())
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
-        def make_connection(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
-            connection = self._add_connection(node, listener.name, outlet, transport)
+        def make_connection(client_socket: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
+            connection = self._add_connection(node, listener.name, client_socket, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
-                self._limits[node.node_id].admit_connection(connection, outlet.abort_soon)
+                self._limits[node.node_id].admit_connection(connection, client_socket.abort_soon)
             if authenticate is not None:
                 authenticate(connection)
             elif listener.has_tls:
@@ -296,13 +302,13 @@ class Server:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
     def _add_connection(
-        self, node: Node, listener: str, outlet: ClientSocket, transport: asyncio.BaseTransport
+        self, node: Node, listener: str, client_socket: ClientSocket, transport: asyncio.BaseTransport
     ) -> Connection:
         self.accepted[node.node_id, listener] += 1
         connection = Connection(
             node,
             listener,
-            outlet,
+            client_socket,
             self._dispatcher.execute_or_close,
             self._dispatcher.call_when_turn_ends,
             self._shared.budget,
@@ -332,9 +338,9 @@ class Server:
                 client.abort()
         self._clock.call_later(IDLE_SWEEP_MS, self.close_idle_connections)
 
-    def drop_queued_work(self) -> None:
+    def drop_queued_operations(self) -> None:
         """Abandon the requests that run in slices."""
-        self._slicer.drop_queued_work()
+        self._slicer.drop_queued_operations()
 
     def close_stalled_connections(self) -> None:
         """Close stalled connections that hold memory, now and every one or five seconds.
@@ -369,7 +375,7 @@ class Server:
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
-            run_chore_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
+            process_items_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
 
     def switch_clients_to_cluster(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""
@@ -395,7 +401,7 @@ class Server:
         while self._shared.sockets and self._loop.time() < until:
             await asyncio.sleep(0.005)
         self.abort()
-        self.drop_queued_work()
+        self.drop_queued_operations()
         await asyncio.sleep(0)
 
     def abort(self) -> None:

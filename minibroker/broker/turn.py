@@ -19,7 +19,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
-from minibroker.storage.pending import Pending
+from minibroker.storage.pending import PendingBatches
 
 log = logging.getLogger("minibroker.requests")
 
@@ -30,16 +30,16 @@ Refuse = Callable[[KafkaError], None]  # puts the failure into the answer
 NOT_WRITTEN: Final = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when its turn ended.")
 
 
-class Wait(NamedTuple):
+class AppendWait(NamedTuple):
     """A condition for sending an answer: the batches `pending` in `log` are written, and with `synced` also synced.
 
-    It can also be checked in a later turn. `codes` maps the log's error codes to those for the client.
+    It can also be checked in a later turn. `translated_codes` maps the log's error codes to those for the client.
     """
 
     log: Log
-    pending: Pending | None
+    pending: PendingBatches | None
     synced: bool = False
-    codes: Mapping[ErrorCode, ErrorCode] = {}
+    translated_codes: Mapping[ErrorCode, ErrorCode] = {}
 
     @property
     def is_over(self) -> bool:
@@ -47,15 +47,15 @@ class Wait(NamedTuple):
         return not self.synced and self.pending is None
 
 
-def make_wait(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
+def make_append_wait(log: Log, translated_codes: Mapping[ErrorCode, ErrorCode] = {}) -> AppendWait:
     """Return the wait for everything that was appended to the log so far."""
-    return Wait(appended_to, appended_to.pending_batches, appended_to.flusher.is_needed, codes)
+    return AppendWait(log, log.pending_batches, log.flusher.is_needed, translated_codes)
 
 
-def write_pending_appends(wait: Wait) -> None:
+def write_pending_appends(wait: AppendWait) -> None:
     """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
     wait.log.write_pending_batches()
-    failure = find_failure(wait)
+    failure = find_append_failure(wait)
     if failure is not None:
         raise failure
 
@@ -64,23 +64,25 @@ class TurnListener(Protocol):
     """What waits for the end of the turn: a connection with answers, or a request that waits for records."""
 
     def on_turn_ended(self) -> None:
-        """Go on, as everything is written; `find_failure` returns the failure of each wait."""
+        """Go on, as everything is written; `find_append_failure` returns the failure of each wait."""
 
 
-def find_failure(wait: Wait) -> KafkaError | None:
+def find_append_failure(wait: AppendWait) -> KafkaError | None:
     """Return why the batches of `wait` were not written, or None if they were; call it after the write."""
-    return None if wait.pending is None else _translate_failure(wait, find_pending_failure(wait.pending))
+    return (
+        None if wait.pending is None else _translate_append_failure(wait, find_failure_of_pending_batches(wait.pending))
+    )
 
 
-def find_pending_failure(pending: Pending) -> KafkaError | None:
+def find_failure_of_pending_batches(pending: PendingBatches) -> KafkaError | None:
     """Return why these batches were not written, or None if they were; call it after the write."""
     return NOT_WRITTEN if pending.headers else pending.failure
 
 
-def _translate_failure(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
-    if failure is None or failure.code not in wait.codes:
+def _translate_append_failure(wait: AppendWait, failure: KafkaError | None) -> KafkaError | None:
+    if failure is None or failure.code not in wait.translated_codes:
         return failure
-    return KafkaError(wait.codes[failure.code], failure.message)
+    return KafkaError(wait.translated_codes[failure.code], failure.message)
 
 
 class Turn:
@@ -93,7 +95,7 @@ class Turn:
         self._due = False
         self._logs: dict[Log, tuple[Partition, int]] = {}
         self._listeners: dict[TurnListener, None] = {}
-        self._waits: list[tuple[Wait, Then]] = []
+        self._waits: list[tuple[AppendWait, Then]] = []
 
     def bind_to_loop(self, call_soon: CallSoon) -> None:
         """Use the turns of a loop from now on."""
@@ -117,13 +119,13 @@ class Turn:
         self._listeners[listener] = None
         self._schedule_turn_end()
 
-    def call_when_over(self, wait: Wait, then: Then) -> None:
-        """Call `then` once the wait is over or has failed; now, if that is already known."""
+    def call_when_wait_is_over(self, wait: AppendWait, callback: Then) -> None:
+        """Call `callback` once the wait is over or has failed; now, if that is already known."""
         if wait.pending is not None and wait.pending.headers:
-            self._waits.append((wait, then))
+            self._waits.append((wait, callback))
             self._schedule_turn_end()
         else:
-            _call_when_wait_is_flushed(wait, then)
+            _call_when_wait_is_flushed(wait, callback)
 
     def _schedule_turn_end(self) -> None:
         if not self._due and self._call_soon is not None:
@@ -159,9 +161,9 @@ class Turn:
                 log.exception("a request failed when its turn ended")
 
 
-def _call_when_wait_is_flushed(wait: Wait, callback: Then) -> None:
-    failure = find_failure(wait)
+def _call_when_wait_is_flushed(wait: AppendWait, callback: Then) -> None:
+    failure = find_append_failure(wait)
     if failure is None and wait.synced:
-        wait.log.flush_soon(lambda failure: callback(_translate_failure(wait, failure)))
+        wait.log.flush_soon(lambda failure: callback(_translate_append_failure(wait, failure)))
     else:
         callback(failure)

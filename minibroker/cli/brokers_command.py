@@ -65,7 +65,7 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker brokers list --json
     """
     with connect_client(bootstrap) as client:
-        cluster = client.retry(client.metadata)
+        cluster = client.retry(client.fetch_metadata)
         found = [_make_broker(client, each, cluster.controller_id) for each in cluster.brokers]
         features = _get_features(client)
     found.sort()
@@ -133,7 +133,7 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
         minibroker brokers describe 1
     """
     with connect_client(bootstrap) as client:
-        nodes = client.nodes()
+        nodes = client.fetch_node_ids()
         chosen = nodes[0] if broker is None else broker
         if chosen not in nodes:
             raise make_operation_error(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")

@@ -131,7 +131,7 @@ def _find_topic(client: Client, name: str) -> Any:
 
     if name == METADATA_TOPIC:
         raise make_operation_error(f"no broker lets clients read {name}: minibroker dump shows its files")
-    (found,) = client.metadata([name]).topics
+    (found,) = client.fetch_metadata([name]).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return get_existing_topic(client, name)  # raises the error
     if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:

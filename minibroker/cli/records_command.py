@@ -125,6 +125,6 @@ def _send_delete_records(client: Client, partition_cut: PartitionCut) -> None:
         topics=[of_topic(name=partition_cut.topic, partitions=[partition])],
         timeout_ms=client.settings.request_timeout_ms,
     )
-    node = client.leader((partition_cut.topic, partition_cut.partition)).node_id
+    node = client.find_leader((partition_cut.topic, partition_cut.partition)).node_id
     ((answer,),) = (topic.partitions for topic in client.request(request, node).topics)
     client.check(answer.error_code, f"cannot delete records of {partition_cut.topic}-{partition_cut.partition}", node)

@@ -20,7 +20,7 @@ from minibroker.operating_system import make_temporary_directory
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
-    from minibroker.broker.process import ServeBeside
+    from minibroker.broker.process import ServeAlongside
     from minibroker.cli.container import Announcement
     from minibroker.protocol.declare import Message
 
@@ -95,7 +95,9 @@ def serve(
                 return _run_test_kit(
                     settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
                 )
-            return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_get_registry(registry), **first)
+            return serve_until_signal(
+                settings, nodes=nodes, announce=announce, serve_alongside=_make_registry_server(registry), **first
+            )
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})
@@ -118,13 +120,13 @@ def _remove_directory(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _get_registry(registry: str | None) -> ServeBeside | None:
+def _make_registry_server(registry: str | None) -> ServeAlongside | None:
     """Return what serves beside the broker: a schema registry at this address, or nothing."""
     if registry is None:
         return None
-    from minibroker.registry.api.running_registry import serve_registry_beside
+    from minibroker.registry.api.running_registry import serve_registry_alongside
 
-    return partial(serve_registry_beside, address=registry)
+    return partial(serve_registry_alongside, address=registry)
 
 
 def _warn_of_open_listeners(settings: Settings) -> None:

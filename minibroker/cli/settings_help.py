@@ -35,7 +35,7 @@ def iterate_setting_rows() -> Iterator[list[str]]:
                 row.type.name.lower(),
                 _format_default(row),
                 _format_values(row),
-                "yes" if row.dynamic or row.scope is SettingScope.TOPIC else "",
+                "yes" if row.is_dynamic or row.scope is SettingScope.TOPIC else "",
                 row.full_documentation,
             ]
 

@@ -110,17 +110,17 @@ class LoopLink(asyncio.BufferedProtocol):
         """Close the connection."""
         self._fail_pending_requests(ConnectionAbortedError("the connection was closed"))
 
-    def hand_over_transport(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
+    def attach_protocol_to_transport(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
         """Let another protocol have the transport, as if it had just connected. Return the transport.
 
-        Requests can still be sent here; the protocol has to pass their answers to `receive_bytes`.
+        Requests can still be sent here; the protocol has to pass their answers to `process_received_bytes`.
         """
         assert self._transport is not None
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         return self._transport
 
-    def receive_bytes(self, data: bytes | bytearray) -> None:
+    def process_received_bytes(self, data: bytes | bytearray) -> None:
         """Take bytes that the broker has sent to another protocol."""
         left = memoryview(data)
         while left:

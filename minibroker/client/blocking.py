@@ -32,7 +32,7 @@ class Client:
         self._cluster = ClusterClient(settings, network or BlockingNetwork(), patience_s)
         self.close = self._cluster.close
         self.check = self._cluster.raise_if_error
-        self.refresh = self._cluster.refresh
+        self.forget_leaders_and_coordinators = self._cluster.forget_leaders_and_coordinators
         self.address = self._cluster.get_address_text
 
     def __enter__(self) -> Self:
@@ -72,30 +72,30 @@ class Client:
     def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
         """Call `action` until it succeeds or raises an error that is not retriable."""
 
-        async def act() -> Result:
+        async def run_action() -> Result:
             return action()
 
-        return run_coroutine(self._cluster.retry(act, timeout_ms))
+        return run_coroutine(self._cluster.retry(run_action, timeout_ms))
 
-    def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
+    def fetch_metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
         """Return the answer to a Metadata request."""
-        return run_coroutine(self._cluster.metadata(topics, create=create))
+        return run_coroutine(self._cluster.fetch_metadata(topics, create=create))
 
-    def nodes(self) -> list[int]:
+    def fetch_node_ids(self) -> list[int]:
         """Return the ids of all nodes."""
-        return run_coroutine(self._cluster.nodes())
+        return run_coroutine(self._cluster.fetch_node_ids())
 
-    def controller(self) -> int | None:
+    def fetch_controller_id(self) -> int | None:
         """Return the id of the controller, to which cluster-wide changes go; None if any node takes them."""
-        return run_coroutine(self._cluster.controller())
+        return run_coroutine(self._cluster.fetch_controller_id())
 
-    def leader(self, partition: Partition) -> PartitionLeader:
+    def find_leader(self, partition: Partition) -> PartitionLeader:
         """Return the leader of a partition."""
-        return run_coroutine(self._cluster.leader(partition))
+        return run_coroutine(self._cluster.find_leader(partition))
 
-    def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+    def find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         """Return the id of the coordinator of a group or a transactional id."""
-        return run_coroutine(self._cluster.coordinator(kind, key))
+        return run_coroutine(self._cluster.find_coordinator(kind, key))
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -222,13 +222,13 @@ def look_up_host(host: str, port: int, timeout_s: float) -> list[Any]:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     infos: list[Any] = []
 
-    def look_up() -> None:
+    def resolve_addresses() -> None:
         try:
             infos.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
             infos.append(error)
 
-    thread = threading.Thread(target=look_up, daemon=True)
+    thread = threading.Thread(target=resolve_addresses, daemon=True)
     thread.start()
     thread.join(timeout_s)
     if not infos:

@@ -77,14 +77,14 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def choose_reaction(code: int) -> ErrorReaction:
+def choose_error_reaction(code: int) -> ErrorReaction:
     """Return the reaction to an error code of an answer. Unknown codes are fatal."""
     return _REACTIONS.get(code, ErrorReaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
 def is_retriable_code(code: int) -> bool:
     """Return whether a retry may succeed after this error code of an answer."""
-    return choose_reaction(code) is not ErrorReaction.FATAL
+    return choose_error_reaction(code) is not ErrorReaction.FATAL
 
 
 def get_error_name(code: int) -> str:
@@ -97,7 +97,7 @@ def check_error_code(code: int, purpose: str, message: str | None = None) -> Non
     if code != ErrorCode.NONE:
         message = message or _REASONS.get(code)
         detail = f" ({message})" if message else ""
-        raise ClientError(f"{purpose}: {get_error_name(code)}{detail}", choose_reaction(code), code)
+        raise ClientError(f"{purpose}: {get_error_name(code)}{detail}", choose_error_reaction(code), code)
 
 
 class SettingError(ValueError):
@@ -114,7 +114,7 @@ class ClientError(Exception):
         self.code = code
 
     @property
-    def retriable(self) -> bool:
+    def is_retriable(self) -> bool:
         """Whether a retry may succeed."""
         return self.reaction is not ErrorReaction.FATAL
 

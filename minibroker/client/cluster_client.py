@@ -20,7 +20,7 @@ from minibroker.client.client_errors import (
     ProtocolError,
     UnsupportedVersion,
     check_error_code,
-    choose_reaction,
+    choose_error_reaction,
 )
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Network, NetworkLink
@@ -119,18 +119,18 @@ class ClusterClient:
         """
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
         deadline_s = min(self._network.read_clock_s() + timeout_ms / 1000, _DEADLINE_S.get())
-        for backoff_s in self._iterate_backoffs():
+        for backoff_s in self._iterate_retry_backoffs():
             sent = await self._send_to_node(
                 message,
                 self._choose_node(node_id),
                 lowest,
                 highest,
-                min(timeout_ms, self._get_remaining_ms()),
+                min(timeout_ms, self._get_remaining_timeout_ms()),
             )
             if sent.link is not None:
                 return await self.wait(sent, timeout_ms)
             failure = self._make_client_error(sent)
-            if not failure.retriable or self._network.read_clock_s() + backoff_s > deadline_s:
+            if not failure.is_retriable or self._network.read_clock_s() + backoff_s > deadline_s:
                 raise failure from None
             await self._network.sleep(backoff_s)
         raise AssertionError("backoffs do not end")
@@ -144,13 +144,13 @@ class ClusterClient:
 
     async def wait(self, sent_request: SentRequest, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent. Raises `ClientError`."""
-        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._get_remaining_ms())
+        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._get_remaining_timeout_ms())
         if sent_request.link is None or sent_request.error is not None:
             raise self._make_client_error(sent_request) from None
         try:
             answer = await sent_request.link.wait_for_answer(sent_request.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
-            self._drop_link(sent_request.node, sent_request.link)
+            self._close_and_forget_link(sent_request.node, sent_request.link)
             raise self._make_client_error(
                 sent_request._replace(error=_explain_timeout(error, timeout_ms / 1000))
             ) from None
@@ -166,24 +166,24 @@ class ClusterClient:
         deadline_s = min(outer_s, self._network.read_clock_s() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
         mark = _DEADLINE_S.set(deadline_s)
         try:
-            for backoff_s in self._iterate_backoffs():
+            for backoff_s in self._iterate_retry_backoffs():
                 try:
                     return await action()
                 except ClientError as error:
-                    if not error.retriable or self._network.read_clock_s() + backoff_s > deadline_s:
+                    if not error.is_retriable or self._network.read_clock_s() + backoff_s > deadline_s:
                         raise
-                    self.refresh(error.reaction)
+                    self.forget_leaders_and_coordinators(error.reaction)
                 await self._network.sleep(backoff_s)
         finally:
             _DEADLINE_S.reset(mark)
         raise AssertionError("backoffs do not end")
 
     def raise_if_error(
-        self, code: int, what: str, node: NodeOrAddress | None = None, message: str | None = None
+        self, code: int, purpose: str, node: NodeOrAddress | None = None, message: str | None = None
     ) -> None:
-        """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
+        """Raise `ClientError` unless an error code is 0. `purpose` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
-            check_error_code(code, f"{self.get_address_text(node)}: {what}", message)
+            check_error_code(code, f"{self.get_address_text(node)}: {purpose}", message)
 
     async def connect_to_any_node(self) -> None:
         """Ask each bootstrap server once, in order, until one answers.
@@ -203,14 +203,14 @@ class ClusterClient:
 
     # Nodes, leaders and coordinators
 
-    def refresh(self, reaction: ErrorReaction = ErrorReaction.FIND_BOTH) -> None:
+    def forget_leaders_and_coordinators(self, reaction: ErrorReaction = ErrorReaction.FIND_BOTH) -> None:
         """Forget the leaders, the coordinators, or both. They are looked up again when they are needed."""
         if reaction in (ErrorReaction.FIND_LEADER, ErrorReaction.FIND_BOTH):
             self._leaders.clear()
         if reaction in (ErrorReaction.FIND_COORDINATOR, ErrorReaction.FIND_BOTH):
             self._coordinators.clear()
 
-    async def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
+    async def fetch_metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
         """Return the answer to a Metadata request for some topics (None: all), which creates no topic unless asked to.
 
         Its nodes and leaders are remembered. Raises `ClientError`.
@@ -230,28 +230,28 @@ class ClusterClient:
                     )
         return answer
 
-    async def nodes(self) -> list[int]:
+    async def fetch_node_ids(self) -> list[int]:
         """Return the ids of all nodes. Raises `ClientError`."""
-        await self.retry(self.metadata)
+        await self.retry(self.fetch_metadata)
         return sorted(self._nodes)
 
-    async def controller(self) -> int | None:
+    async def fetch_controller_id(self) -> int | None:
         """Return the id of the controller, to which cluster-wide changes go; None: any node. Raises `ClientError`."""
-        node = (await self.retry(self.metadata)).controller_id
+        node = (await self.retry(self.fetch_metadata)).controller_id
         return node if node >= 0 else None
 
-    async def leader(self, partition: Partition) -> PartitionLeader:
+    async def find_leader(self, partition: Partition) -> PartitionLeader:
         """Return the leader of a partition.
 
         Raises `ClientError` if the partition does not exist, or does not get a leader in time.
         """
         found = self._leaders.get(partition)
-        return found if found is not None else await self.retry(lambda: self._find_leader(*partition))
+        return found if found is not None else await self.retry(lambda: self._request_leader(*partition))
 
-    async def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+    async def find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         """Return the id of the coordinator of a group or a transactional id. Raises `ClientError`."""
         found = self._coordinators.get((kind, key))
-        return found if found is not None else await self.retry(lambda: self._find_coordinator(kind, key))
+        return found if found is not None else await self.retry(lambda: self._request_coordinator(kind, key))
 
     def get_address_text(self, node: NodeOrAddress | None) -> str:
         """Return `host:port` of a node for messages, or the bootstrap servers for None."""
@@ -260,14 +260,14 @@ class ClusterClient:
 
     # Links
 
-    def _iterate_backoffs(self) -> Iterator[float]:
+    def _iterate_retry_backoffs(self) -> Iterator[float]:
         """Yield the seconds to wait between attempts, without end. They double up to `retry.backoff.max.ms`."""
         backoff_ms = self.settings.retry_backoff_ms
         while True:
             yield backoff_ms / 1000
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
 
-    def _get_remaining_ms(self) -> int:
+    def _get_remaining_timeout_ms(self) -> int:
         """Return the ms that are left until the deadline of `retry`, but enough for one attempt."""
         left_ms = (_DEADLINE_S.get() - self._network.read_clock_s()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
@@ -293,7 +293,7 @@ class ClusterClient:
         try:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
-            self._drop_link(node, link)
+            self._close_and_forget_link(node, link)
             return SentRequest(node, api, link, correlation_id, _explain_timeout(error, timeout_ms / 1000))
         return SentRequest(node, api, link, correlation_id)
 
@@ -304,7 +304,7 @@ class ClusterClient:
             if link is not None and self._is_usable(link):
                 return link
             if link is not None:
-                self._drop_link(node, link)
+                self._close_and_forget_link(node, link)
             address = self._nodes.get(node) if isinstance(node, int) else node
             if address is None:
                 raise ConnectionError(f"the cluster has no node {node}")
@@ -353,7 +353,7 @@ class ClusterClient:
         idle_ms = (now_s - link.used_s) * 1000
         return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
 
-    def _drop_link(self, node: NodeOrAddress, link: NetworkLink) -> None:
+    def _close_and_forget_link(self, node: NodeOrAddress, link: NetworkLink) -> None:
         link.close()
         if self._links.get(node) is link:
             del self._links[node]
@@ -362,7 +362,7 @@ class ClusterClient:
         """Remember the nodes of an answer, and close connections to nodes whose address has changed."""
         for node, link in list(self._links.items()):
             if isinstance(node, int) and nodes.get(node) != self._nodes.get(node):
-                self._drop_link(node, link)
+                self._close_and_forget_link(node, link)
         self._nodes = nodes
 
     async def _fetch_nodes_once(self, address: Address, timeout_s: float) -> None:
@@ -375,7 +375,7 @@ class ClusterClient:
             await link.write(data, max(LEAST_S, deadline_s - self._network.read_clock_s()))
             await link.wait_for_answer(correlation_id, max(LEAST_S, deadline_s - self._network.read_clock_s()))
         except FAILURES as error:
-            self._drop_link(address, link)
+            self._close_and_forget_link(address, link)
             if isinstance(error, ConnectionError) and self.settings.credentials is None:
                 raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
             raise
@@ -404,8 +404,8 @@ class ClusterClient:
         address = self._nodes.get(node) if isinstance(node, int) else None
         return address is not None and address not in self._reached and address not in self._bootstrap
 
-    async def _find_leader(self, topic: str, partition: int) -> PartitionLeader:
-        for found in (await self.metadata([topic])).topics:
+    async def _request_leader(self, topic: str, partition: int) -> PartitionLeader:
+        for found in (await self.fetch_metadata([topic])).topics:
             if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.raise_if_error(found.error_code, f"topic {topic}")
             if all(each.partition_index != partition for each in found.partitions):
@@ -414,16 +414,16 @@ class ClusterClient:
         if (topic, partition) not in self._leaders:
             code = ErrorCode.LEADER_NOT_AVAILABLE
             raise ClientError(
-                f"{self.get_address_text(None)}: {topic}-{partition} has no leader", choose_reaction(code), code
+                f"{self.get_address_text(None)}: {topic}-{partition} has no leader", choose_error_reaction(code), code
             )
         return self._leaders[topic, partition]
 
-    async def _find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+    async def _request_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         request = FindCoordinatorRequest(key=key, key_type=COORDINATOR_TYPES[kind])
         answer = await self.request(request, highest=_SINGLE_COORDINATOR_VERSION)
         self.raise_if_error(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)
         if answer.node_id not in self._nodes:
-            await self.metadata()
+            await self.fetch_metadata()
         self._coordinators[kind, key] = answer.node_id
         return int(answer.node_id)
 

@@ -131,16 +131,16 @@ def parse_addresses(servers: str) -> list[Address]:
 
 
 def _pop_tls_and_credentials(
-    rest: RemainingSettings, read_store: ReadStore | None
+    remaining_settings: RemainingSettings, read_store: ReadStore | None
 ) -> tuple[ssl.SSLContext | None, Credentials | None]:
-    protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
+    protocol = remaining_settings.pop("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
-    if protocol == "PLAINTEXT" and not rest:
+    if protocol == "PLAINTEXT" and not remaining_settings:
         return None, None  # saves the imports
     from minibroker.client.client_tls import make_tls_context
     from minibroker.client.credentials import pop_credentials
 
     # Read both for every protocol: users keep their credentials when they change the protocol.
-    tls = make_tls_context(rest, protocol.endswith("SSL"), read_store)
-    return tls, pop_credentials(rest, protocol.startswith("SASL"))
+    tls = make_tls_context(remaining_settings, protocol.endswith("SSL"), read_store)
+    return tls, pop_credentials(remaining_settings, protocol.startswith("SASL"))

@@ -120,15 +120,15 @@ def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: M
     for name in sorted(name for name in module if name not in {*own, *tls} and not name.startswith(EXTENSION)):
         raise SettingError(f"sasl.jaas.config: unknown option {name}")
 
-    def given(name: str, *others: str) -> str | None:
-        return next((value for key in others if (value := settings.get(key)) is not None), module.get(name))
+    def get_setting(name: str, *other_names: str) -> str | None:
+        return next((value for key in other_names if (value := settings.get(key)) is not None), module.get(name))
 
     prefix = "sasl.oauthbearer.client"
-    client_id = given("clientId", f"{prefix}.credentials.client.id", f"{prefix}.id")
-    secret = given("clientSecret", f"{prefix}.credentials.client.secret", f"{prefix}.secret")
+    client_id = get_setting("clientId", f"{prefix}.credentials.client.id", f"{prefix}.id")
+    secret = get_setting("clientSecret", f"{prefix}.credentials.client.secret", f"{prefix}.secret")
     if client_id is None or secret is None:
         raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
-    scope = given("scope", "sasl.oauthbearer.scope")
+    scope = get_setting("scope", "sasl.oauthbearer.scope")
     context = _make_tls_context(tls)
     return TokenSource(
         lambda: _request_token(url, client_id, secret, scope, context), _collect_extensions(module, settings, EXTENSION)
@@ -276,12 +276,12 @@ def _parse_mechanism(mechanism: str | None, module: LoginModule | None) -> str:
 
 
 def _get_user_and_password(
-    mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]
+    mechanism: str, module: LoginModule | None, given_settings: Mapping[str, str | None]
 ) -> tuple[str, str, bool]:
     """Return name and password, and whether they are a delegation token's, which only SCRAM supports."""
     options = {} if module is None else dict(module.options)
-    username = options.pop("username", given["username"])
-    password = options.pop("password", given["password"])
+    username = options.pop("username", given_settings["username"])
+    password = options.pop("password", given_settings["password"])
     is_token = mechanism in SCRAM_HASHES and options.pop("tokenauth", "").lower() == "true"
     for name in sorted(options):
         raise SettingError(f"{JAAS}: unknown option {name}")

@@ -66,10 +66,10 @@ class GroupMembership:
     # --- partitions -------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Ask for the partitions of these topics, from the next `join` on."""
+        """Ask for the partitions of these topics, from the next `join_and_get_partitions` on."""
         self._topics = sorted(topics)
 
-    def join(self) -> list[Partition]:
+    def join_and_get_partitions(self) -> list[Partition]:
         """Join the group, or join it again. Return the partitions that this member is to read."""
         while True:
             joined = self._join_group()
@@ -87,7 +87,7 @@ class GroupMembership:
                 REBALANCE_TIMEOUT_MS,
             )
             self._beat_s = time.monotonic()
-            if not self._note_whether_to_rejoin(synced.error_code):
+            if not self._must_rejoin_after_error(synced.error_code):
                 self._raise_if_error(synced.error_code)
                 return decode_assignment(synced.assignment)
 
@@ -100,12 +100,12 @@ class GroupMembership:
             HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member)
         )
         self._beat_s = time.monotonic()
-        if self._note_whether_to_rejoin(answer.error_code):
+        if self._must_rejoin_after_error(answer.error_code):
             return False
         self._raise_if_error(answer.error_code)
         return True
 
-    def leave(self) -> None:
+    def leave_group(self) -> None:
         """Leave the group, so that the others get the partitions at once."""
         member = self._identity.member
         if member != NO_MEMBER:
@@ -133,14 +133,14 @@ class GroupMembership:
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._identity = MemberIdentity(NO_GENERATION, answer.member_id)
-            elif not self._note_whether_to_rejoin(answer.error_code):
+            elif not self._must_rejoin_after_error(answer.error_code):
                 self._raise_if_error(answer.error_code)
                 return answer
 
     def _make_assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Return what this member, the group's leader, assigns to each member."""
         topics = {each.member_id: decode_subscription(each.metadata) for each in members}
-        found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
+        found = self._client.fetch_metadata(sorted({topic for some in topics.values() for topic in some})).topics
         counts = {topic.name: len(topic.partitions) for topic in found}
         shares = assign_ranges(topics, counts)
         return [
@@ -150,7 +150,7 @@ class GroupMembership:
 
     # --- offsets ----------------------------------------------------------------------------------
 
-    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def fetch_committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Return the committed offsets of these partitions, without those that have none."""
         of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
         wanted_topics = [
@@ -168,7 +168,7 @@ class GroupMembership:
                     offsets[topic.name, partition.partition_index] = partition.committed_offset
         return offsets
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit_offsets(self, offsets: Mapping[Partition, int]) -> None:
         """Commit the offsets of the next records to read. A member that has lost its partitions commits nothing."""
         if self._identity.member == NO_MEMBER:  # the group would take it from anyone while it has no members
             return
@@ -196,11 +196,13 @@ class GroupMembership:
     # --- requests ---------------------------------------------------------------------------------
 
     def _send_request_to_coordinator(
-        self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)
+        self, request: Message, extra_timeout_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)
     ) -> Any:
-        return send_request_to_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
+        return send_request_to_coordinator(
+            self._client, "group", self._group, request, *versions, extra_timeout_ms=extra_timeout_ms
+        )
 
-    def _note_whether_to_rejoin(self, code: int) -> bool:
+    def _must_rejoin_after_error(self, code: int) -> bool:
         """Return whether to join again, because others came or went, or because we were silent for too long."""
         if code in STALE[1:]:
             self._identity = NOBODY

@@ -61,7 +61,7 @@ def _make_request_sender(
     """Return a function that sends a request and waits for its answer, until all time is used up."""
     deadline_s = network.read_clock_s() + timeout_s
 
-    async def ask(request: Message, version: int) -> Any:
+    async def send_request(request: Message, version: int) -> Any:
         left_s = deadline_s - network.read_clock_s()
         if left_s <= 0:
             raise TimeoutError
@@ -78,7 +78,7 @@ def _make_request_sender(
                 raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
             raise ProtocolError(f"{error}{needs_tls}") from None
 
-    return ask
+    return send_request
 
 
 async def _choose_mechanism_and_authenticate(

@@ -25,17 +25,17 @@ def list_offsets(
     """
     offsets: dict[Partition, int] = {}
 
-    def ask_for_the_rest() -> dict[Partition, int]:
+    def request_remaining_offsets() -> dict[Partition, int]:
         by_leader: dict[int, list[Partition]] = defaultdict(list)
         for partition in timestamps_ms.keys() - offsets.keys():
-            by_leader[client.leader(partition).node_id].append(partition)
+            by_leader[client.find_leader(partition).node_id].append(partition)
         for node_id, partitions in by_leader.items():
             _list_offsets_at_leader(
                 client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, offsets
             )
         return offsets
 
-    return client.retry(ask_for_the_rest)
+    return client.retry(request_remaining_offsets)
 
 
 def _list_offsets_at_leader(
@@ -43,9 +43,9 @@ def _list_offsets_at_leader(
     node_id: int,
     timestamps_ms: Mapping[Partition, int],
     read_committed: bool,
-    found: dict[Partition, int],
+    found_offsets: dict[Partition, int],
 ) -> None:
-    """Ask one leader, and add its answers to `found`. Then raise `ClientError` for the first error among them."""
+    """Request offsets of one leader into `found_offsets`. Raise `ClientError` for the first error among them."""
     partitions = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
     request = _make_list_offsets_request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
@@ -57,7 +57,7 @@ def _list_offsets_at_leader(
                 refused.append((each.error_code, f"offsets of {topic.name}-{each.partition_index}"))
             else:
                 offsets = each.old_style_offsets or [each.offset]
-                found[partitions[topic.name, each.partition_index]] = offsets[0]
+                found_offsets[partitions[topic.name, each.partition_index]] = offsets[0]
     for code, what in refused[:1]:
         client.check(code, what, node_id)
 

@@ -14,7 +14,11 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import MAGIC, MAX_RECORD_BYTES, BatchHeader
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.record import Record
 
 PARTITION_BYTES: Final = 1 << 20
@@ -28,7 +32,7 @@ NEWEST_WITH_NAMES: Final = 12  # newer versions have topic ids
 _TOPIC: Final = FetchRequest.FetchTopic
 
 
-class FoundRecord(NamedTuple):
+class FetchedRecord(NamedTuple):
     """A record and its partition."""
 
     partition: Partition
@@ -73,7 +77,7 @@ class RecordReader:
         """Read these partitions, too."""
         self._offsets |= offsets
 
-    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
+    def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
         """Yield the records of one fetch from each leader, which waits for the first for `wait_ms`.
 
         Raises `ClientError`, also for records that are damaged.
@@ -111,7 +115,7 @@ class RecordReader:
         for partition in self._offsets:
             if self._is_bounded and partition in self._at_end:
                 continue
-            by_leader[self._client.leader(partition).node_id].append(partition)
+            by_leader[self._client.find_leader(partition).node_id].append(partition)
         sent = [self._send_fetch(node_id, partitions, wait_ms) for node_id, partitions in by_leader.items()]
         answers = {}
         for request in sent:
@@ -135,7 +139,7 @@ class RecordReader:
             by_topic[topic].append(
                 _TOPIC.FetchPartition(
                     partition=index,
-                    current_leader_epoch=self._client.leader((topic, index)).epoch,
+                    current_leader_epoch=self._client.find_leader((topic, index)).epoch,
                     fetch_offset=self._offsets[topic, index],
                     partition_max_bytes=self._fetch_bytes,
                 )
@@ -150,17 +154,17 @@ class RecordReader:
         )
         return self._client.send(request, node_id, highest=NEWEST_WITH_NAMES)
 
-    def _iterate_records(self, partition: Partition, answer: Any) -> Iterator[FoundRecord]:
+    def _iterate_records(self, partition: Partition, answer: Any) -> Iterator[FetchedRecord]:
         """Yield the records of whole batches, and move the partition's position behind each."""
         data = answer.records or b""
         aborted = AbortedProducers(answer.aborted_transactions if self._read_committed else None)
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             check_batch_or_message(data, position)
             if not aborted.is_aborted_or_control(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
-                for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
+                for record in iterate_records_in_any_format(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
-                        yield FoundRecord(partition, record)
+                        yield FetchedRecord(partition, record)
             self._offsets[partition] = max(self._offsets[partition], header.next_offset)
 
 
@@ -171,16 +175,16 @@ def read_last_records(
     count: int,
     *,
     read_committed: bool = True,
-) -> list[FoundRecord]:
+) -> list[FetchedRecord]:
     """Return the last records between these offsets, of all partitions together, in the order of their timestamps.
 
     Offsets have gaps, so it goes further back until there are enough. Raises `ClientError`.
     """
-    last: dict[Partition, list[FoundRecord]] = {partition: [] for partition in ends}
+    last: dict[Partition, list[FetchedRecord]] = {partition: [] for partition in ends}
     upper, window = dict(ends), count
     while upper:
         lower = {partition: max(starts[partition], end - window) for partition, end in upper.items()}
-        earlier: dict[Partition, deque[FoundRecord]] = {partition: deque(maxlen=count) for partition in upper}
+        earlier: dict[Partition, deque[FetchedRecord]] = {partition: deque(maxlen=count) for partition in upper}
         reader = RecordReader(client, lower, upper, read_committed=read_committed)
         while not reader.is_at_end:
             for each in reader.poll(0):
@@ -206,7 +210,7 @@ class AbortedProducers:
         if header.magic < MAGIC:
             return False
         if header.is_control:
-            marker = next(iter(iterate_records_in(data, position)), None)
+            marker = next(iter(iterate_records_in_any_format(data, position)), None)
             if marker is not None and decode_control_type(marker.key) is ControlType.ABORT:
                 self._producers.discard(header.producer_id)
             return True

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import ClientError, UnsupportedVersion, choose_reaction, get_error_name
+from minibroker.client.client_errors import ClientError, UnsupportedVersion, choose_error_reaction, get_error_name
 from minibroker.client.cluster_client import SentRequest
 from minibroker.client.murmur2 import choose_partition
 from minibroker.client.producer_identity import PRODUCE_VERSION, ProducerIdentity
@@ -104,7 +104,7 @@ class RecordWriter:
         self._for_no_key = random.randrange(self.partitions)
 
     @property
-    def unsettled(self) -> int:
+    def unacknowledged_count(self) -> int:
         """The number of records that were added and not reported: some may have been written."""
         return sum(len(batch) for queue in self._waiting.values() for batch in queue)
 
@@ -133,7 +133,7 @@ class RecordWriter:
 
     def _count_partitions(self) -> int:
         """Return the number of the topic's partitions."""
-        (topic,) = self._client.metadata([self._topic], create=True).topics
+        (topic,) = self._client.fetch_metadata([self._topic], create=True).topics
         self._client.check(topic.error_code, f"topic {self._topic}")
         return len(topic.partitions)
 
@@ -154,7 +154,7 @@ class RecordWriter:
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
         try:
-            leader = self._client.leader((self._topic, partition)).node_id
+            leader = self._client.find_leader((self._topic, partition)).node_id
             if self._identity is not None:
                 self._identity.add_partition_to_transaction((self._topic, partition))
         except ClientError as error:
@@ -188,15 +188,15 @@ class RecordWriter:
         try:
             first_offset = self._await_acknowledgement(batch, max(1, int((deadline_s - time.monotonic()) * 1000)))
         except ClientError as error:
-            if error.retriable and time.monotonic() < deadline_s:
-                self._client.refresh(error.reaction)
+            if error.is_retriable and time.monotonic() < deadline_s:
+                self._client.forget_leaders_and_coordinators(error.reaction)
                 return True
             queue.popleft()
             if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
                 half = len(batch.records) // 2
                 queue.extendleft((batch.records[half:], batch.records[:half]))
             else:
-                self._report(ProduceOutcome(batch.partition, len(batch.records), None, str(error), error.retriable))
+                self._report(ProduceOutcome(batch.partition, len(batch.records), None, str(error), error.is_retriable))
             return False
         queue.popleft()
         if self._identity is not None:
@@ -217,5 +217,5 @@ class RecordWriter:
             told = [each.batch_index_error_message for each in answer.record_errors or ()]
             reason = answer.error_message or next(filter(None, told), None)
             text = get_error_name(answer.error_code) + (f" ({reason})" if reason else "")
-            raise ClientError(text, choose_reaction(answer.error_code), answer.error_code)
+            raise ClientError(text, choose_error_reaction(answer.error_code), answer.error_code)
         return int(answer.base_offset) if answer.base_offset >= 0 else None

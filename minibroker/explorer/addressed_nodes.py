@@ -19,7 +19,7 @@ TO_TRANSACTIONS: Final = (ApiKey.ADD_OFFSETS_TO_TXN,)  # also with a group
 TO_ANY: Final = (ApiKey.FIND_COORDINATOR,)
 
 
-def find_addressed_node(broker: Broker, frame: bytes, name_of: NameOf) -> int | None:
+def find_addressed_node(broker: Broker, frame: bytes, get_topic_name: NameOf) -> int | None:
     """Return the node for a request with its size; None for any, and for bytes that are no request."""
     if len(frame) < SIZE_BYTES + KEY_AND_VERSION.size:
         return None
@@ -27,7 +27,7 @@ def find_addressed_node(broker: Broker, frame: bytes, name_of: NameOf) -> int | 
     request = read_request(number, version, frame[SIZE_BYTES:])
     if request is None or number in TO_ANY:
         return None
-    found = find_subjects(request, name_of)
+    found = find_subjects(request, get_topic_name)
     node = (
         None if number in TO_LEADERS else _find_coordinator(broker, found, prefers_group=number not in TO_TRANSACTIONS)
     )

@@ -75,30 +75,30 @@ class PrefetchedSchemas:
 
 
 def add_decoded_values(
-    decoder: Decoder, records: list[UndecodedRecord], shown: list[dict[str, Any]], most_bytes: int
+    decoder: Decoder, records: list[UndecodedRecord], shown: list[dict[str, Any]], max_bytes: int
 ) -> None:
     """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
     until = time.monotonic() + SECONDS
     for record, said in zip(records, shown, strict=True):
         for name, data in (("key", record.key), ("value", record.value)):
-            if data is None or len(data) > most_bytes:
+            if data is None or len(data) > max_bytes:
                 continue
             left = until - time.monotonic()
             if left > 0:
-                said[name] |= _decode_record(decoder, record, data, most_bytes, left, is_key=name == "key")
+                said[name] |= _decode_record(decoder, record, data, max_bytes, left, is_key=name == "key")
             elif read_schema_id(data, record.headers, key=name == "key") is not None:
                 said[name]["undecoded"] = STOPPED
 
 
 def _decode_record(
-    decoder: Decoder, record: UndecodedRecord, data: bytes, most_bytes: int, seconds: float, *, is_key: bool
+    decoder: Decoder, record: UndecodedRecord, data: bytes, max_bytes: int, seconds: float, *, is_key: bool
 ) -> dict[str, str]:
     named = read_schema_id(data, record.headers, key=is_key)
     if named is None:
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
-        text = format_json(value, indent=2, max_length=most_bytes)
+        text = format_json(value, indent=2, max_length=max_bytes)
     except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": make_legible(str(error))}
     return {"decoded": text, "schema": str(named.schema)}

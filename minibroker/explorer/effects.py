@@ -14,7 +14,7 @@ from urllib.parse import quote
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import make_legible
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.subjects import NameOf, find_topic_name
@@ -25,13 +25,13 @@ Effect = dict[str, str]
 Effects = Iterator[Effect]
 
 
-def list_effects(exchange: Exchange, name_of: NameOf) -> list[Effect]:
+def list_effects(exchange: Exchange, get_topic_name: NameOf) -> list[Effect]:
     """Return what the request changed, `MOST` at most."""
     read = _EFFECTS.get(exchange.api_key)
     request, answer = (exchange.request, exchange.answer) if read is not None else (None, None)
     if read is None or request is None or answer is None:
         return []
-    return list(islice(read(request, answer, name_of), MOST))
+    return list(islice(read(request, answer, get_topic_name), MOST))
 
 
 def _make_effect(text: str, view: str = "", *names: str) -> Effect:
@@ -50,14 +50,14 @@ def _format_partitions(topic: str, partitions: Iterable[int]) -> str:
 # --- topics ---
 
 
-def _list_produced_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_produced_records(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     sent = {
-        (find_topic_name(topic, name_of), each.index): each
+        (find_topic_name(topic, get_topic_name), each.index): each
         for topic in request.topic_data
         for each in topic.partition_data
     }
     for topic in answer.responses:
-        name = find_topic_name(topic, name_of)
+        name = find_topic_name(topic, get_topic_name)
         for each in topic.partition_responses:
             if name is not None and not each.error_code and (name, each.index) in sent:
                 count = _count_records(sent[name, each.index].records)
@@ -69,11 +69,13 @@ def _list_produced_records(request: Any, answer: Any, name_of: NameOf) -> Effect
 
 def _count_records(records: Any) -> int:
     with suppress(KafkaError):
-        return sum(header.last_offset - header.base_offset + 1 for _, header in iterate_batches_in(records or b""))
+        return sum(
+            header.last_offset - header.base_offset + 1 for _, header in iterate_batches_in_any_format(records or b"")
+        )
     return 0
 
 
-def _list_created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_created_topics(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     asked = {topic.name: topic for topic in request.topics}
     for topic in answer.topics:
         if not topic.error_code and not request.validate_only:
@@ -82,11 +84,11 @@ def _list_created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
             yield _make_effect(f"created topic {topic.name}{said}", "topics", topic.name)
 
 
-def _list_deleted_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_deleted_topics(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     yield from (_make_effect(f"deleted topic {topic.name}") for topic in answer.responses if not topic.error_code)
 
 
-def _list_added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_added_partitions(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     done = {topic.name for topic in answer.results if not topic.error_code and not request.validate_only}
     for topic in request.topics:
         if topic.name in done:
@@ -95,7 +97,7 @@ def _list_added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effect
             )
 
 
-def _list_deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_deleted_records(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     for topic in answer.topics:
         for each in topic.partitions:
             if not each.error_code:
@@ -103,7 +105,7 @@ def _list_deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects
                 yield _make_topic_effect(text, topic.name, each.partition_index)
 
 
-def _list_changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _list_changed_configs(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     done = {(each.resource_type, each.resource_name) for each in answer.responses if not each.error_code}
     for resource in request.resources:
         if (resource.resource_type, resource.resource_name) in done and not request.validate_only:
@@ -115,7 +117,7 @@ def _list_changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects
 # --- groups ---
 
 
-def _describe_effect_of_join_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_join_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if not answer.error_code:
         is_leader = " as its leader" if answer.leader == answer.member_id else ""
         text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
@@ -126,19 +128,19 @@ def _describe_effect_of_join_group(request: Any, answer: Any, name_of: NameOf) -
         )
 
 
-def _describe_effect_of_sync_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_sync_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if not answer.error_code and request.assignments:
         text = f"assigned {format_count(len(request.assignments), 'member')} of {request.group_id}"
         yield _make_effect(text, "groups", request.group_id)
 
 
-def _describe_effect_of_leave_group(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_leave_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if not answer.error_code:
         members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
         yield _make_effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
 
 
-def _describe_effect_of_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_heartbeat(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if answer.error_code:
         return
     group = request.group_id
@@ -150,22 +152,23 @@ def _describe_effect_of_heartbeat(request: Any, answer: Any, name_of: NameOf) ->
         )
     if answer.assignment is not None:
         assigned = [
-            (find_topic_name(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions
+            (find_topic_name(each, get_topic_name) or "?", each.partitions)
+            for each in answer.assignment.topic_partitions
         ]
         said = ", ".join(_format_partitions(name, partitions) for name, partitions in assigned) or "nothing"
         yield _make_effect(f"it is assigned {said}", "groups", group)
 
 
-def _describe_effect_of_offset_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_offset_commit(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     done = {
-        (find_topic_name(topic, name_of), each.partition_index)
+        (find_topic_name(topic, get_topic_name), each.partition_index)
         for topic in answer.topics
         for each in topic.partitions
         if not each.error_code
     }
     pending = " once the transaction commits" if getattr(request, "transactional_id", None) else ""
     for topic in request.topics:
-        name = find_topic_name(topic, name_of)
+        name = find_topic_name(topic, get_topic_name)
         for each in topic.partitions:
             if (name, each.partition_index) in done:
                 text = f"{request.group_id} has committed offset {each.committed_offset} of {name}-"
@@ -175,14 +178,14 @@ def _describe_effect_of_offset_commit(request: Any, answer: Any, name_of: NameOf
 # --- transactions ---
 
 
-def _describe_effect_of_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_init_producer_id(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
         view = ("transactions", request.transactional_id) if request.transactional_id else ("",)
         yield _make_effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
 
 
-def _describe_partitions_added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_partitions_added_to_transaction(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     results = [(request.v3_and_below_transactional_id, answer.results_by_topic_v3_and_below)]
     results += [(each.transactional_id, each.topic_results) for each in answer.results_by_transaction]
     checked = {each.transactional_id for each in request.transactions if each.verify_only}
@@ -195,7 +198,7 @@ def _describe_partitions_added_to_transaction(request: Any, answer: Any, name_of
                 yield _make_effect(text, "transactions", transactional_id)
 
 
-def _describe_effect_of_end_txn(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_effect_of_end_txn(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"

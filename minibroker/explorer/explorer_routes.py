@@ -160,13 +160,16 @@ def make_frames_app(host: WatchedServer, closing_event: asyncio.Event) -> Applic
 
 
 def make_saved_frames_app(
-    saved: SavedFrames, path: Path, name_of: NameOf, closing_event: asyncio.Event, logs: Path | None = None
+    saved: SavedFrames, path: Path, get_topic_name: NameOf, closing_event: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows the frames of a file, and the log directory that belongs to them.
 
     Its streams end once `closing_event` is set.
     """
-    routes, about = make_frame_routes(saved, name_of, closing_event, lambda: SERVER), {"path": make_legible(str(path))}
+    routes, about = (
+        make_frame_routes(saved, get_topic_name, closing_event, lambda: SERVER),
+        {"path": make_legible(str(path))},
+    )
     if logs is None:
         return _make_app(("frames",), about, routes)
     return _make_app(

@@ -26,7 +26,7 @@ from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.cleaning import make_cleaning_plan
 from minibroker.storage.compaction.dirtiness import is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.foreseeing import foresee_removed_records
+from minibroker.storage.compaction.foreseeing import predict_removed_records
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
@@ -325,7 +325,7 @@ async def show_removable_records(broker: Broker, log: Log, inspected: InspectedF
         return said | {"why": "the log is too large to look at all of its records"}
     shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")
     try:
-        found = await asyncio.to_thread(lambda: list(foresee_removed_records(plan, shown, MOST_OFFSETS)))
+        found = await asyncio.to_thread(lambda: list(predict_removed_records(plan, shown, MOST_OFFSETS)))
     except (UncleanableLog, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
         return said | {"why": make_legible(str(error))}
     said["segments"] = [

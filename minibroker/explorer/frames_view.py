@@ -27,7 +27,7 @@ from minibroker.protocol.explaining.messages import explain_request, explain_res
 from minibroker.protocol.explaining.parts import ExplainedPart
 from minibroker.protocol.headers import find_response_version
 from minibroker.protocol.legible import make_legible
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from minibroker.testing.broker import Broker
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.faults.rules import WORDS
@@ -68,9 +68,9 @@ NO_CACHE: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class FrameFeed:
     """What one page has not seen yet."""
 
-    def __init__(self, frames: FrameSource, name_of: NameOf, after: int = 0) -> None:
+    def __init__(self, frames: FrameSource, get_topic_name: NameOf, after: int = 0) -> None:
         self._frames = frames
-        self._name_of = name_of
+        self._name_of = get_topic_name
         self._last = after
         self._marked = 0
         self._open: dict[int, Exchange] = {}
@@ -124,9 +124,9 @@ def encode_event(name: str, value: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-def make_frame_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
+def make_frame_row(exchange: Exchange, get_topic_name: NameOf) -> list[Any]:
     """Return the values of `COLUMNS` for a request."""
-    topics, groups, transactional_ids = _list_subjects_of_exchange(exchange, name_of)
+    topics, groups, transactional_ids = _list_subjects_of_exchange(exchange, get_topic_name)
     return [
         exchange.number,
         exchange.api,
@@ -154,16 +154,16 @@ MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 
 
 def _list_subjects_of_exchange(
-    exchange: Exchange, name_of: NameOf
+    exchange: Exchange, get_topic_name: NameOf
 ) -> tuple[dict[str, list[int]], list[str], list[str]]:
     request = exchange.request
     if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here
-    found = find_subjects(request, name_of)
+    found = find_subjects(request, get_topic_name)
     topics = found.topics
     answer = exchange.answer if exchange.api_key is ApiKey.FETCH and not topics else None
     if answer is not None:
-        topics = find_subjects(answer, name_of).topics  # a fetch session names only what changes
+        topics = find_subjects(answer, get_topic_name).topics  # a fetch session names only what changes
     named = sorted(topics.items())[:MOST_SUBJECTS]
     return (
         {make_legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},
@@ -204,7 +204,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_par
 '''
 
 
-def make_copyable_texts(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
+def make_copyable_texts(exchange: Exchange, servers: str, get_topic_name: NameOf) -> dict[str, str]:
     """Return the forms of a request by their names."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
@@ -216,7 +216,7 @@ def make_copyable_texts(exchange: Exchange, servers: str, name_of: NameOf) -> di
         found["Python"] = _write_python_code(exchange, frame, servers)
     commands, request = _KCAT.get(exchange.api_key), exchange.request
     if commands is not None and request is not None:
-        found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", name_of))
+        found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", get_topic_name))
     return {name: text for name, text in found.items() if text}
 
 
@@ -234,32 +234,32 @@ def _write_python_code(exchange: Exchange, frame: bytes, servers: str) -> str:
     )
 
 
-def _write_metadata_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
-    names = [name for topic in request.topics or () if (name := find_topic_name(topic, name_of))]
+def _write_metadata_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
+    names = [name for topic in request.topics or () if (name := find_topic_name(topic, get_topic_name))]
     yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
 
 
-def _write_fetch_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_fetch_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
-        name = find_topic_name(topic, name_of) or ""
+        name = find_topic_name(topic, get_topic_name) or ""
         for each in topic.partitions[:MOST_COMMANDS] if name else ():
             yield f"{kcat} -C -t {quote(name)} -p {each.partition} -o {each.fetch_offset} -e"
 
 
-def _write_list_offsets_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_list_offsets_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
         for each in topic.partitions[:MOST_COMMANDS]:
             yield f"{kcat} -Q -t {quote(f'{topic.name}:{each.partition_index}:{each.timestamp}')}"
 
 
-def _write_produce_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_produce_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
     for topic in request.topic_data[:MOST_COMMANDS]:
-        name = find_topic_name(topic, name_of) or ""
+        name = find_topic_name(topic, get_topic_name) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
             target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
             with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
-                for position, _ in iterate_batches_in(data):
-                    records = iterate_records_in(data, position, limit_bytes=MOST_BYTES)
+                for position, _ in iterate_batches_in_any_format(data):
+                    records = iterate_records_in_any_format(data, position, limit_bytes=MOST_BYTES)
                     yield from (_make_produce_command(each, target) for each in islice(records, MOST_COMMANDS))
 
 
@@ -313,16 +313,16 @@ class WatchedServer(InterceptedHost, Protocol):
         """Return the name of a topic, if it is known."""
 
 
-def make_live_routes(broker: Broker | WatchedServer, name_of: NameOf, closing_event: asyncio.Event) -> Routes:
+def make_live_routes(broker: Broker | WatchedServer, get_topic_name: NameOf, closing_event: asyncio.Event) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
     return make_frame_routes(
-        broker.journal, name_of, closing_event, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
+        broker.journal, get_topic_name, closing_event, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
     )
 
 
 def make_frame_routes(
     frames: FrameSource,
-    name_of: NameOf,
+    get_topic_name: NameOf,
     closing_event: asyncio.Event,
     servers: Callable[[], str],
     state: DescribeState | None = None,
@@ -338,7 +338,7 @@ def make_frame_routes(
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
-        stream = iterate_events(FrameFeed(frames, name_of, after), state, closing_event)
+        stream = iterate_events(FrameFeed(frames, get_topic_name, after), state, closing_event)
         return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")
@@ -351,10 +351,10 @@ def make_frame_routes(
 
         def said() -> dict[str, Any]:
             return {
-                "row": make_frame_row(exchange, name_of),
+                "row": make_frame_row(exchange, get_topic_name),
                 "refusals": exchange.refusals,
-                "effects": list_effects(exchange, name_of),
-                "copies": make_copyable_texts(exchange, address, name_of),
+                "effects": list_effects(exchange, get_topic_name),
+                "copies": make_copyable_texts(exchange, address, get_topic_name),
                 **explain_exchange(exchange),
             }
 

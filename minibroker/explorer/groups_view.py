@@ -72,7 +72,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
 }
 
 
-def make_group_routes(broker: Broker, name_of: NameOf) -> Routes:
+def make_group_routes(broker: Broker, get_topic_name: NameOf) -> Routes:
     """Return the paths of the view."""
     routes = Routes()
 
@@ -103,7 +103,9 @@ def make_group_routes(broker: Broker, name_of: NameOf) -> Routes:
         """Return the newest frames that changed a group or a transaction, the newest first, and the last one seen."""
         seen = broker.journal.seen
         return {
-            "moments": await _list_changes_of_group_or_transaction(broker, name_of, group, transactional_id, after),
+            "moments": await _list_changes_of_group_or_transaction(
+                broker, get_topic_name, group, transactional_id, after
+            ),
             "seen": seen,
         }
 
@@ -194,7 +196,7 @@ def _list_partitions(assignment: Any) -> list[str]:
 
 
 async def _list_changes_of_group_or_transaction(
-    broker: Broker, name_of: NameOf, group: str | None, transactional_id: str | None, after: int
+    broker: Broker, get_topic_name: NameOf, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
     """Look at the journal from its newest request back, in slices, until there are enough.
 
@@ -208,7 +210,7 @@ async def _list_changes_of_group_or_transaction(
         exchange = broker.journal.get_exchange(number)
         if exchange is None:
             break
-        read = partial(_describe_change, exchange, group, transactional_id, name_of)
+        read = partial(_describe_change, exchange, group, transactional_id, get_topic_name)
         for moment in await read_in_thread(exchange, read):
             newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
             if newer is not None and newer["effects"] == moment["effects"]:
@@ -223,14 +225,14 @@ async def _list_changes_of_group_or_transaction(
 
 
 def _describe_change(
-    exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf
+    exchange: Exchange, group: str | None, transactional_id: str | None, get_topic_name: NameOf
 ) -> list[dict[str, Any]]:
     """Return what a frame changed of a group or a transaction, as one moment, or nothing."""
     request = exchange.request
-    named = None if request is None else find_subjects(request, name_of)
+    named = None if request is None else find_subjects(request, get_topic_name)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
-    effects = [effect["text"] for effect in list_effects(exchange, name_of)]
+    effects = [effect["text"] for effect in list_effects(exchange, get_topic_name)]
     if not effects or getattr(exchange.answer, "error_code", False):
         return []
     who = None if exchange.client_id is None else make_legible(exchange.client_id)

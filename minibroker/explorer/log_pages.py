@@ -16,7 +16,11 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from minibroker.protocol.records.formats import is_old_format, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    is_old_format,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import MalformedRecord, Record, read_record
 from minibroker.protocol.records.varints import (
@@ -97,7 +101,7 @@ async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Rec
 
 def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -> _FoundInBytes:
     found = _FoundInBytes([], query.first, [])
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         for record in (
             () if header.is_control else _iterate_records_of_incomplete_batch(data, position, header, found.stopped)
         ):
@@ -111,17 +115,17 @@ def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -
     return found
 
 
-def _shorten_record(record: Record, most_bytes: int) -> Record:
+def _shorten_record(record: Record, max_bytes: int) -> Record:
     """Return a record with the beginnings of its key, its value and its headers."""
-    headers = tuple((name, _shorten_bytes(value, most_bytes)) for name, value in record.headers)
-    key, value = _shorten_bytes(record.key, most_bytes), _shorten_bytes(record.value, most_bytes)
+    headers = tuple((name, _shorten_bytes(value, max_bytes)) for name, value in record.headers)
+    key, value = _shorten_bytes(record.key, max_bytes), _shorten_bytes(record.value, max_bytes)
     return record._replace(key=key, value=value, headers=headers)
 
 
-def _shorten_bytes(data: bytes | None, most_bytes: int, size: int = 0) -> bytes | None:
-    if data is None or (len(data) <= most_bytes and not size):
+def _shorten_bytes(data: bytes | None, max_bytes: int, size: int = 0) -> bytes | None:
+    if data is None or (len(data) <= max_bytes and not size):
         return data
-    found = BytesBeginning(data[:most_bytes])
+    found = BytesBeginning(data[:max_bytes])
     found.size = size or get_full_size(data)
     return found
 
@@ -137,7 +141,7 @@ def _iterate_records_of_incomplete_batch(
     """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
     try:
         if is_old_format(data, position):
-            yield from iterate_records_in(data, position, limit_bytes=BATCH_BYTES)
+            yield from iterate_records_in_any_format(data, position, limit_bytes=BATCH_BYTES)
             return
         payload, is_whole = _read_payload(data, position, header)
         if not is_whole:
@@ -210,11 +214,13 @@ async def read_key_or_value(partition: Partition, offset: int, *, is_key: bool) 
 
 
 def _find_key_or_value(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue
         if is_old_format(data, position):
-            found = next((each for each in iterate_records_in(data, position) if each.offset == offset), None)
+            found = next(
+                (each for each in iterate_records_in_any_format(data, position) if each.offset == offset), None
+            )
             whole = None if found is None else found.key if is_key else found.value
             return None if whole is None else [whole]
         stream = _DecompressedStream(iterate_payload_chunks(data, position, header))

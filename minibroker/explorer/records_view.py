@@ -29,7 +29,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.protocol.records.varints import Bytes
 from minibroker.registry.formats.java_json import make_json_decoder
@@ -170,7 +170,7 @@ def read_batch_at(partition: Partition, offset: int) -> bytes:
     if region is None:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} ends before offset {offset}")
     data = region.read()
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         if offset <= header.last_offset:
             return bytes(data[position : position + header.size_bytes])
     return bytes(data)
@@ -197,13 +197,13 @@ def make_record_object(record: Record, content: ShowContent) -> dict[str, Any]:
     }
 
 
-def show_beginning_of_bytes(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
+def show_beginning_of_bytes(data: bytes | None, max_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
     """Return the beginning of bytes for a list: as text where they are text, and as hex."""
     if data is None:
         return None
-    said: dict[str, Any] = {"size": get_full_size(data), "hex": data[:most_bytes].hex()}
+    said: dict[str, Any] = {"size": get_full_size(data), "hex": data[:max_bytes].hex()}
     with suppress(UnicodeDecodeError):
-        said["text"] = data.decode() if get_full_size(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+        said["text"] = data.decode() if get_full_size(data) <= max_bytes else data[:max_bytes].decode(errors="ignore")
     return said
 
 

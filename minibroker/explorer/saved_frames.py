@@ -41,14 +41,14 @@ class SavedFrames:
     oldest = 1
 
     def __init__(
-        self, exchanges: Iterable[Exchange], most_frames: int = MOST_FRAMES, most_bytes: int = MOST_BYTES
+        self, exchanges: Iterable[Exchange], max_frames: int = MOST_FRAMES, max_bytes: int = MOST_BYTES
     ) -> None:
         kept: deque[Exchange] = deque()
         size_bytes = 0
         for exchange in exchanges:
             kept.append(exchange)
             size_bytes += exchange.size_bytes
-            while len(kept) > most_frames or size_bytes > most_bytes:
+            while len(kept) > max_frames or size_bytes > max_bytes:
                 size_bytes -= kept.popleft().size_bytes
         self.exchanges = sorted(kept, key=lambda exchange: exchange.number)
         for number, exchange in enumerate(self.exchanges, 1):

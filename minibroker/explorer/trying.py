@@ -183,7 +183,7 @@ class RequestBytes(Struct):
     node: int | None = None
 
 
-def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
+def make_trying_routes(broker: Broker, get_topic_name: NameOf) -> Routes:
     """Return the paths of the view."""
     routes = Routes("/try")
     sent_to: list[int] = []  # the nodes of requests: one that names nothing may be of the session of the last one
@@ -218,7 +218,7 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
     async def send(asked: RequestBytes) -> Answer:
         """Send bytes as a client does, to the node that they are for unless one is named; return the answer."""
         frame = _decode_hex(asked.hex)
-        node = asked.node or find_addressed_node(broker, frame, name_of) or next(iter(sent_to), None)
+        node = asked.node or find_addressed_node(broker, frame, get_topic_name) or next(iter(sent_to), None)
         sent_to[:] = [] if node is None else [node]
         explained = await make_request_sender(frame, *find_plaintext_address(broker, node))
         number = broker.journal.seen

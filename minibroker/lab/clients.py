@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ErrorReaction, check_error_code, choose_reaction
+from minibroker.client.client_errors import ErrorReaction, check_error_code, choose_error_reaction
 from minibroker.client.cluster_client import Partition
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.declare import Message
@@ -109,7 +109,7 @@ class LabClient:
         """Return the partitions of the topic, which is created if there is none."""
 
         async def find() -> list[Partition]:
-            (topic,) = (await self.client.metadata([self.topic], create=True)).topics
+            (topic,) = (await self.client.fetch_metadata([self.topic], create=True)).topics
             check_error_code(topic.error_code, f"topic {self.topic}")
             return [(self.topic, each) for each in range(len(topic.partitions))]
 
@@ -123,10 +123,10 @@ class LabClient:
         """Return the answer of the coordinator; it keeps errors that cannot be retried."""
 
         async def ask() -> Any:
-            node = await self.client.coordinator(kind, self.name)
+            node = await self.client.find_coordinator(kind, self.name)
             answer = await self.client.request(request, node, highest=highest)
             for code in collect_error_codes(answer):
-                if choose_reaction(code) in (ErrorReaction.RETRY, ErrorReaction.FIND_COORDINATOR):
+                if choose_error_reaction(code) in (ErrorReaction.RETRY, ErrorReaction.FIND_COORDINATOR):
                     check_error_code(code, f"{kind} {self.name}")
             return answer
 

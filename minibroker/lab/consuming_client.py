@@ -29,7 +29,11 @@ from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 
 SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 20_000
@@ -139,7 +143,7 @@ class Consumer(LabClient):
     async def _assign_partitions(self, members: Sequence[Any]) -> list[Any]:
         topics = {each.member_id: decode_subscription(each.metadata) for each in members}
         wanted = sorted({topic for some in topics.values() for topic in some})
-        found = (await self.retry_until_done(lambda: self.client.metadata(wanted))).topics
+        found = (await self.retry_until_done(lambda: self.client.fetch_metadata(wanted))).topics
         shares = assign_ranges(topics, {topic.name: len(topic.partitions) for topic in found})
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
@@ -186,7 +190,7 @@ class Consumer(LabClient):
         """Read what there is of our partitions, from each leader."""
         by_leader: dict[int, list[Any]] = defaultdict(list)
         for partition, offset in self._positions.items():
-            leader = await self.client.leader(partition)
+            leader = await self.client.find_leader(partition)
             by_leader[leader.node_id].append(
                 TOPIC.FetchPartition(
                     partition=partition[1],
@@ -217,14 +221,14 @@ class Consumer(LabClient):
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions[partition] = max(0, answer.log_start_offset)
         if answer.error_code:
-            self.client.refresh()  # the next turn asks who leads it now
+            self.client.forget_leaders_and_coordinators()  # the next turn asks who leads it now
             return
         data = answer.records or b""
         aborted = AbortedProducers(answer.aborted_transactions)
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             check_batch_or_message(data, position)
             if not aborted.is_aborted_or_control(header, data, position):
                 self.count += sum(
-                    each.offset >= self._positions[partition] for each in iterate_records_in(data, position)
+                    each.offset >= self._positions[partition] for each in iterate_records_in_any_format(data, position)
                 )
             self._positions[partition] = max(self._positions[partition], header.next_offset)

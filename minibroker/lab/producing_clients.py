@@ -50,7 +50,7 @@ class Producer(LabClient):
             timeout_ms=self.client.settings.request_timeout_ms,
             topic_data=[TOPIC(name=partition[0], partition_data=[data])],
         )
-        leader = await self.client.leader(partition)
+        leader = await self.client.find_leader(partition)
         answer = await self.client.request(request, leader.node_id, highest=PRODUCE_VERSION)
         (written,) = answer.responses[0].partition_responses
         check_error_code(written.error_code, f"writing to {partition[0]}-{partition[1]}", written.error_message)

@@ -42,7 +42,7 @@ _NAMES: dict[str, Any] = {
     "unpack_from": unpack_from,
     "read_varint": primitives.read_unsigned_varint,
     "read_string_length": primitives.read_string_length,
-    "read_tag": primitives.read_tag_and_extent,
+    "read_tag": primitives.read_tag_and_field_extent,
     "read_unknown_tagged_fields": primitives.read_unknown_tagged_fields,
     "skip_unknown_tagged_fields": primitives.skip_unknown_tagged_fields,
     "read_uuids": primitives.read_uuids,

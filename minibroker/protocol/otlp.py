@@ -112,8 +112,8 @@ def _iterate_count_and_sum(
         yield DataPoint(name + suffix, tuple(sorted(attributes)), value, is_delta)
 
 
-def _parse_attribute(pair: memoryview) -> tuple[str, str]:
-    found = dict(_iterate_limited_fields(pair))
+def _parse_attribute(key_and_value: memoryview) -> tuple[str, str]:
+    found = dict(_iterate_limited_fields(key_and_value))
     return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_require_bytes(found.get(2, memoryview(b""))))
 
 

@@ -132,7 +132,7 @@ def read_string_length(data: bytes | bytearray | memoryview, position: int) -> t
     return length, position
 
 
-def read_tag_and_extent(
+def read_tag_and_field_extent(
     data: bytes | bytearray | memoryview, position: int, end: int, last_tag: int
 ) -> tuple[int, int, int]:
     """Return a tagged field's tag, its end and its beginning. Tags must increase, so that none comes twice."""
@@ -151,7 +151,7 @@ def skip_unknown_tagged_fields(data: bytes | bytearray | memoryview, position: i
         raise make_too_many_items_error(count, MAX_TAGS)
     last = -1
     for _ in range(count):
-        last, position, _ = read_tag_and_extent(data, position, end, last)
+        last, position, _ = read_tag_and_field_extent(data, position, end, last)
     return position
 
 
@@ -164,7 +164,7 @@ def read_unknown_tagged_fields(
     tagged: list[tuple[int, bytes]] = []
     last = -1
     for _ in range(count):
-        last, stop, start = read_tag_and_extent(data, position, end, last)
+        last, stop, start = read_tag_and_field_extent(data, position, end, last)
         tagged.append((last, bytes(data[start:stop])))
         position = stop
     return tagged, position

@@ -1,7 +1,7 @@
 """Work in steps: a generator that yields where other work may run, and returns its result at the end.
 
 A step takes a millisecond at most, and state is consistent at each yield. `run_all_steps` runs all without a pause; the
-broker runs them in slices of time (`in_slices`). `yield WAITING` says that there is nothing to do until other work
+broker runs them in slices of time (`run_in_slices`). `yield WAITING` says that there is nothing to do until other work
 has run.
 """
 
@@ -41,7 +41,7 @@ def run_all_steps(steps: Steps[Result]) -> Result:
             return result
 
 
-def are_portions_small(portions: Iterable[Sequence[Any]]) -> bool:
+def fit_portions_in_one_step(portions: Iterable[Sequence[Any]]) -> bool:
     """Return whether the portions and their items are so few that they need no steps."""
     count = 0
     for portion in portions:

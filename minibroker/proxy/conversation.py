@@ -21,7 +21,7 @@ from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slic
 from minibroker.broker.network.output_items import CLOSE
 from minibroker.broker.network.sockets import get_peer_name
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.server import BindError
 from minibroker.client.connection_settings import Address
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
@@ -232,7 +232,7 @@ class Conversation:
     def _fail_call_and_close(self, pending: PendingRequest, error: Exception) -> None:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
-        if not isinstance(error, Unanswerable):
+        if not isinstance(error, UnanswerableRequest):
             pending.close_after_hook_failure(error)
             return
         log.info("closing %s: %s", self.peer, error)
@@ -325,7 +325,7 @@ class Conversation:
     def process_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer of the node."""
         if self._is_answer_to_login and self._login is not None:
-            self._login.receive_bytes(data)
+            self._login.process_received_bytes(data)
             return
         if not self._sent:
             self.client.write(data)  # to a token

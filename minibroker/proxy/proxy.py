@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, Unpack
 from minibroker.broker.clock import Clock, SystemClock
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.network.sockets import Shared
+from minibroker.broker.network.sockets import SharedSocketState
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopLink, LoopNetwork
@@ -249,7 +249,7 @@ class Proxy(ServedObject):
     # --- for conversations ------------------------------------------------------------------------
 
     @property
-    def shared(self) -> Shared:
+    def shared(self) -> SharedSocketState:
         """Return what all sockets share."""
         return self._running_nodes.shared
 
@@ -329,7 +329,7 @@ class Proxy(ServedObject):
             conversation.client.close()
             return
         if link.is_open() and conversation.client.is_open:
-            link.hand_over_transport(conversation.upstream)
+            link.attach_protocol_to_transport(conversation.upstream)
             await self._reauthenticate_in_time(conversation, link)
         else:
             link.close()

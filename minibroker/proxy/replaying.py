@@ -26,7 +26,7 @@ from minibroker.protocol.headers import RequestHeader, get_request_header_versio
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import MalformedMessage, format_uuid
 from minibroker.protocol.records.batch import MAGIC, set_checksum
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.proxy.requests import is_answered, is_known_version
 from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange, decode_answer
@@ -102,7 +102,7 @@ class ClusterIdentities:
     def _translate_producers(self, data: bytes) -> bytes | None:
         """Return batches with the new ids of their producers, or None if there are none."""
         changed, is_changed = bytearray(data), False
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             if header.magic == MAGIC:
                 at = slice(position + PRODUCER_POSITION.start, position + PRODUCER_POSITION.stop)
                 new = self._known.get(("producer", int.from_bytes(data[at], signed=True)))
@@ -271,7 +271,7 @@ class RawConnection:
             raise
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport = link.hand_over_transport(protocol)
+        transport = link.attach_protocol_to_transport(protocol)
         return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
     def close(self) -> None:
@@ -287,7 +287,7 @@ async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Addres
     """Return the addresses of all nodes. Raises ClientError."""
     async with AsyncClient(settings) as client:
         await client.connect_to_any_node()  # which does not try again for long
-        answer = await client.metadata()
+        answer = await client.fetch_metadata()
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 
 

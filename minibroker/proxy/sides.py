@@ -10,7 +10,7 @@ import contextlib
 import socket
 from typing import Final, Protocol, cast
 
-from minibroker.broker.network.sockets import AT_ONCE, Shared
+from minibroker.broker.network.sockets import AT_ONCE, SharedSocketState
 from minibroker.proxy.frame_splitting import FrameSplitter
 
 READ_BYTES: Final = 256 << 10
@@ -32,7 +32,7 @@ class SideObserver(Protocol):
 class ProxySide(asyncio.BufferedProtocol):
     """A socket, and the other side of it. `splitter` takes what it sends."""
 
-    def __init__(self, shared: Shared, between: SideObserver) -> None:
+    def __init__(self, shared: SharedSocketState, between: SideObserver) -> None:
         self._scratch = shared.scratch[:READ_BYTES]
         self._between = between
         self._stops: set[str] = set()

@@ -13,7 +13,7 @@ from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
-from minibroker.broker.network.sockets import Shared
+from minibroker.broker.network.sockets import SharedSocketState
 from minibroker.broker.server import BindError, BoundListener, bind_listener
 from minibroker.client.connection_settings import Address
 from minibroker.proxy.learning import LearnedFetchSessions
@@ -86,7 +86,7 @@ class UpstreamNodes:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Bind the port of the bootstrap server. Raises BindError, SettingsError."""
-        self.shared = Shared(clock)
+        self.shared = SharedSocketState(clock)
         self._listening = listening
         self._accept = accept
         self._loop = loop

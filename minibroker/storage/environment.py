@@ -13,9 +13,9 @@ Done = Callable[[Exception | None], None]
 RunAside = Callable[[Callable[[], None], Done], None]
 
 
-def run_work_at_once(work: Callable[[], None], done: Done) -> None:
+def run_work_at_once(work: Callable[[], None], on_done: Done) -> None:
     """Run the work here and now, where there is no other thread, and no event loop to block."""
-    done(run_and_return_error(work))
+    on_done(run_and_return_error(work))
 
 
 def run_and_return_error(work: Callable[[], None]) -> Exception | None:

@@ -102,7 +102,7 @@ class LogFlusher:
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
-    def hand_requests_to_successor(self, successor: LogFlusher) -> None:
+    def transfer_requests_to_successor(self, successor: LogFlusher) -> None:
         """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this is held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []

@@ -26,7 +26,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.conversion import build_records_in_format_in_steps
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.message import (
     NO_TIMESTAMP,
     Message,
@@ -116,7 +116,7 @@ def _convert_to_batches(
         return (yield from _set_message_offsets_in_place(records, source, offset, settings, now_ms))
     if same and source.magic == 1 and source.counts_from_0:
         return _set_wrapper_offset_and_time(records, source, offset, settings, now_ms)
-    return (yield from _rewrite_in_log_format(source, codec, offset, settings, now_ms))
+    return (yield from _convert_to_log_format(source, codec, offset, settings, now_ms))
 
 
 # --- reading the produced records ---------------------------------------------------------------
@@ -341,7 +341,7 @@ def _set_wrapper_offsets(header: BatchHeader, count: int) -> BatchHeader:
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
-def _rewrite_in_log_format(
+def _convert_to_log_format(
     source: ProducedRecords, codec: int, offset: int, settings: LogSettings, now_ms: int
 ) -> Steps[ValidatedBatches]:
     """Write the records anew in the log's format and codec."""
@@ -354,7 +354,7 @@ def _rewrite_in_log_format(
         timestamp_type=settings.message_timestamp_type,
     )
     headers = []
-    for _, header in iterate_batches_in(data):
+    for _, header in iterate_batches_in_any_format(data):
         _check_batch_size(header, settings)
         headers.append(header)
         if len(headers) % _MESSAGES_AT_ONCE == 0:

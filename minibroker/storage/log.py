@@ -13,7 +13,7 @@ from minibroker.storage.flushing import FlushWaiter, LogFlush, LogFlusher
 from minibroker.storage.log_end import LogEnd
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
-from minibroker.storage.pending import Pending
+from minibroker.storage.pending import PendingBatches
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.removal import remove_files_later
 from minibroker.storage.retention import LogExtent, list_deletion_reasons
@@ -99,7 +99,7 @@ class Log(LogEnd):
         )
 
     def _retry_search_if_log_changed(
-        self, searched: str, search_from: Callable[[int], TimestampSearch]
+        self, searched_for: str, search_from: Callable[[int], TimestampSearch]
     ) -> TimestampSearch:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
@@ -107,7 +107,7 @@ class Log(LogEnd):
                 return (yield from search_from(self.log_start_offset))
             except (OSError, CorruptBatch) as error:
                 if self._closed or (generation, segments) == (self.truncation_generation, self.segments):
-                    raise self._make_storage_error(searched, error) from error
+                    raise self._make_storage_error(searched_for, error) from error
 
     def find_end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is unknown (KIP-101)."""
@@ -201,7 +201,7 @@ class Log(LogEnd):
 
     def close_without_flush(self) -> None:
         """Close the files as they are. What is pending fails."""
-        lost, self.pending = self.pending, Pending()
+        lost, self.pending = self.pending, PendingBatches()
         lost.mark_written_or_failed(
             KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed.")
         )

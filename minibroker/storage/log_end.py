@@ -14,12 +14,12 @@ from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import LogFlusher
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, make_segment_name
-from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
+from minibroker.storage.pending import MAX_PENDING_BYTES, PendingBatches
 from minibroker.storage.producers.transaction_markers import read_marker
 from minibroker.storage.recovery import failed_sync
 from minibroker.storage.segment import Segment
 from minibroker.storage.segments import LogSegments
-from minibroker.storage.side_files import LogContents, SideFiles
+from minibroker.storage.side_files import LogContents, LogStateFiles
 
 if TYPE_CHECKING:
     from minibroker.protocol.records.validation import RecordRules
@@ -101,9 +101,9 @@ class LogEnd:
         self._disk = environment.disk
         self._segments = LogSegments(contents.segments)
         self._set_active_segment(contents.segments[-1])
-        self._beside = SideFiles(self._disk, directory, contents)
+        self._beside = LogStateFiles(self._disk, directory, contents)
         self._aborted = contents.aborted
-        self.pending = Pending()
+        self.pending = PendingBatches()
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
         self.offline = ""
@@ -122,7 +122,7 @@ class LogEnd:
         return self.pending.next_offset if self.pending.headers else self.log_end_offset
 
     @property
-    def pending_batches(self) -> Pending | None:
+    def pending_batches(self) -> PendingBatches | None:
         """The pending batches, None if all is written."""
         return self.pending if self.pending.headers else None
 
@@ -165,7 +165,7 @@ class LogEnd:
         except OSError as error:
             raise self._make_storage_error("append", error) from error
         if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
-            self._beside.epoch_file.assign(leader_epoch, first_offset)
+            self._beside.epoch_file.assign_epoch(leader_epoch, first_offset)
         position, offset = 0, first_offset
         for header in batches:
             if header.producer_id >= 0:
@@ -238,14 +238,14 @@ class LogEnd:
         pending = self.pending
         if not pending.headers:
             return None
-        self.pending = Pending()
+        self.pending = PendingBatches()
         failure = self._write_pending_batches_or_get_error(pending)
         if failure is not None:
             self._forget_failed_pending_batches(pending)
         pending.mark_written_or_failed(failure)
         return failure
 
-    def _write_pending_batches_or_get_error(self, pending_batches: Pending) -> KafkaError | None:
+    def _write_pending_batches_or_get_error(self, pending_batches: PendingBatches) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
             self._write_batches(pending_batches.data, self.log_end_offset, pending_batches.headers)
@@ -267,7 +267,7 @@ class LogEnd:
             raise
         self._torn = False
 
-    def _forget_failed_pending_batches(self, pending_batches: Pending) -> None:
+    def _forget_failed_pending_batches(self, pending_batches: PendingBatches) -> None:
         """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
         if pending_batches.has_producers:

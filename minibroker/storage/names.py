@@ -70,7 +70,7 @@ def parse_log_name(name: str) -> tuple[str, int] | None:
     return (match["topic"], int(match["partition"])) if match else None
 
 
-def make_hidden_log_name(topic: str, partition: int, unique_suffix: str, suffix: str) -> str:
+def make_log_name_with_suffix(topic: str, partition: int, unique_suffix: str, suffix: str) -> str:
     """Return a new name for a log's directory, which a start does not take for a log. `unique_suffix` is 32 hex digits.
 
     The topic is shortened if the name would be too long for a file system.

@@ -12,7 +12,7 @@ from minibroker.protocol.records.batch import BatchHeader, set_offset_and_epoch
 MAX_PENDING_BYTES = 1 << 20  # more are written before the end of the turn
 
 
-class Pending:
+class PendingBatches:
     """Batches of one log that are written, or lost, together: their `data` and a header for each.
 
     `next_offset` follows the last batch. Once they are written or lost, `headers` is empty, and `failure` says why they

@@ -82,7 +82,7 @@ class UnsyncedFiles:
         self._names_synced = True
 
 
-class SideFiles(UnsyncedFiles):
+class LogStateFiles(UnsyncedFiles):
     """The files of a log's producers and leader epochs in its `directory`. Methods raise `OSError`."""
 
     __slots__ = ("aborted", "epoch_file", "_epochs", "_producers", "_snapshots")

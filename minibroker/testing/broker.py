@@ -95,7 +95,7 @@ class TestClock:
             clock.move_ahead(0)
             await asyncio.sleep(0)
             cleaning = self._broker.is_running and self._broker.running.is_log_cleaner_busy
-            if not clock.busy and not cleaning:
+            if not clock.is_busy and not cleaning:
                 return
             await asyncio.sleep(0.001)
 

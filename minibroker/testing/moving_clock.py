@@ -44,16 +44,16 @@ class MovingClock:
         self.after: Callable[[], None] | None = None  # called after timers have run, and after work in other threads
         self.wait_for_threads_and_callbacks = system.wait_for_threads_and_callbacks
 
-    def run_in_thread(self, work: Work, done: Done) -> None:
-        """Run `work` in another thread, then `done` on the loop."""
-        self._system.run_in_thread(work, lambda error: self._call_done_with_error(done, error))
+    def run_in_thread(self, work: Work, on_done: Done) -> None:
+        """Run `work` in another thread, then `on_done` on the loop."""
+        self._system.run_in_thread(work, lambda error: self._call_done_with_error(on_done, error))
 
-    def run_detached(self, work: Work, done: Done) -> None:
-        """Run `work` in a thread of its own, then `done` on the loop, unless the process ends before."""
-        self._system.run_detached(work, lambda error: self._call_done_with_error(done, error))
+    def run_in_own_thread(self, work: Work, on_done: Done) -> None:
+        """Run `work` in a thread of its own, then `on_done` on the loop, unless the process ends before."""
+        self._system.run_in_own_thread(work, lambda error: self._call_done_with_error(on_done, error))
 
-    def _call_done_with_error(self, done: Done, error: Exception | None) -> None:
-        done(error)
+    def _call_done_with_error(self, on_done: Done, error: Exception | None) -> None:
+        on_done(error)
         if self.after is not None:
             self.after()
 
@@ -78,9 +78,9 @@ class MovingClock:
         return timer
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Return whether another thread is working."""
-        return self._system.busy
+        return self._system.is_busy
 
     # --- for `TestClock` --------------------------------------------------------------------------
 

@@ -27,19 +27,19 @@ class IncomingBody:
         self._needs_leave = "expect" in headers  # to send it, which a read gives
         self._is_whole = self._is_given_up = False
 
-    async def read(self, most_bytes: int) -> bytes:
+    async def read(self, max_bytes: int) -> bytes:
         """Return the body. Raises RequestRefused if it is too large, or not whole in time."""
         try:
-            if self._needs_leave and self._announced_bytes > most_bytes:
-                raise make_too_large_error(most_bytes)
+            if self._needs_leave and self._announced_bytes > max_bytes:
+                raise make_too_large_error(max_bytes)
             async with asyncio.timeout(self._seconds):
-                return await self._read_all(most_bytes)
+                return await self._read_all(max_bytes)
         except TimeoutError:
             raise RequestRefused(408, f"the body of the request did not arrive in {self._seconds:g} s") from None
         finally:
             self._is_given_up = not self._is_whole
 
-    async def _read_all(self, most_bytes: int) -> bytes:
+    async def _read_all(self, max_bytes: int) -> bytes:
         parts: list[bytes] = []
         size_bytes = 0
         while True:
@@ -48,8 +48,8 @@ class IncomingBody:
                 raise RequestRefused(400, "the client is gone")
             parts.append(message.get("body", b""))
             size_bytes += len(parts[-1])
-            if size_bytes > most_bytes:
-                raise make_too_large_error(most_bytes)
+            if size_bytes > max_bytes:
+                raise make_too_large_error(max_bytes)
             if not message.get("more_body", False):
                 self._is_whole = True
                 return b"".join(parts)

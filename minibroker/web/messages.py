@@ -70,12 +70,12 @@ class Request:
         """The parameters of the query. Raises ValueError if there are too many."""
         return parse_qs(self.query_string, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
 
-    async def read(self, most_bytes: int) -> bytes:
+    async def read(self, max_bytes: int) -> bytes:
         """Return the body. Raises RequestRefused for a longer one, and for one that does not arrive."""
         if self.rest is not None:
-            self.body, self.rest = await self.rest(most_bytes), None
-        elif len(self.body) > most_bytes:
-            raise make_too_large_error(most_bytes)
+            self.body, self.rest = await self.rest(max_bytes), None
+        elif len(self.body) > max_bytes:
+            raise make_too_large_error(max_bytes)
         return self.body
 
 
@@ -113,6 +113,6 @@ def make_redirection(path: str) -> Answer:
     return Answer(status=307, headers={"location": path})
 
 
-def make_too_large_error(most_bytes: int) -> RequestRefused:
+def make_too_large_error(max_bytes: int) -> RequestRefused:
     """Return the error for a body of more bytes than these."""
-    return RequestRefused(413, f"a request has no more than {most_bytes:,} bytes")
+    return RequestRefused(413, f"a request has no more than {max_bytes:,} bytes")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, cast
 
-from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, Stage, pause
+from minibroker.broker.delayed_operations import DelayedOperation, OperationStage, Promise, Slicer, pause
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.steps import Steps
 
@@ -15,7 +15,7 @@ from minibroker.protocol.steps import Steps
 class Asked:
     """A request whose handler runs."""
 
-    stage = Stage.RUNNING
+    stage = OperationStage.RUNNING
     was_paused = False
     key: int = ApiKey.METADATA
 

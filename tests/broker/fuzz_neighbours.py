@@ -24,7 +24,7 @@ from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetc
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import answer_in, frame_of
 
@@ -134,7 +134,11 @@ class Plain(Neighbour):
         self._check("Produce", (offset.error_code, offset.base_offset), (0, number))
         fetched = self._ask(_fetched(number), 11).responses[0].partitions[0]
         data = bytes(fetched.records)
-        records = [record for position, _ in iterate_batches_in(data) for record in iterate_records_in(data, position)]
+        records = [
+            record
+            for position, _ in iterate_batches_in_any_format(data)
+            for record in iterate_records_in_any_format(data, position)
+        ]
         self._check("Fetch", [(record.offset, record.value) for record in records], [(number, b"%d" % number)])
         (known,) = self._ask(_metadata(), 9).topics
         self._check("Metadata", (known.name, known.error_code, len(known.partitions)), ("worker-b", 0, 1))

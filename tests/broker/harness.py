@@ -21,11 +21,11 @@ from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
-from minibroker.broker.network.output_items import CLOSE, Mark
+from minibroker.broker.network.output_items import CLOSE, AnswerEndMark
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Due, Route, Unanswerable
-from minibroker.broker.requests.served import SERVED, Served
+from minibroker.broker.requests.routes import DueResponse, Route, UnanswerableRequest
+from minibroker.broker.requests.served import SERVED, ServedApi
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import Right
 from minibroker.broker.security.principals import Principal
@@ -101,7 +101,7 @@ def joined(items: Sequence[Any]) -> bytes:
 
 
 def _wire_bytes(item: Any) -> bytes:
-    if isinstance(item, Mark):
+    if isinstance(item, AnswerEndMark):
         item.report_answer_sent()
         return b""
     return bytes(item) if isinstance(item, bytes | bytearray) else item.read()
@@ -120,7 +120,7 @@ def count_handled(dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> li
     """The APIs of the requests that reach their handlers from now on: those that a cache answers do not."""
     handled: list[int] = []
 
-    def watch(served: Served) -> None:
+    def watch(served: ServedApi) -> None:
         handler = served.handler
 
         def handle(context: RequestContext, request: Any) -> Any:
@@ -149,7 +149,7 @@ class KeptOutlet:
     """A socket's side of a connection that keeps what it is given."""
 
     def __init__(self) -> None:
-        self.congested = False
+        self.is_congested = False
         self.progress_ms = 0.0
         self.closed = False
         self.reading = True
@@ -205,7 +205,7 @@ class Waiting:
 class Ending:
     """The answer of a request that waits for the end of the turn: its `items` from then on."""
 
-    def __init__(self, due: Due) -> None:
+    def __init__(self, due: DueResponse) -> None:
         self.items: list[Any] = []
         self._due = due
 
@@ -267,7 +267,7 @@ class Client:
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
             return self._harness.dispatcher.execute(connection, frame)
-        except Unanswerable as error:
+        except UnanswerableRequest as error:
             self.failure = str(error)
             connection.close_after_answers()
             return None
@@ -408,7 +408,7 @@ class Harness:
         connection.principal = Principal("User", user)
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
-        due = Ending(outcome) if isinstance(outcome, Due) else None
+        due = Ending(outcome) if isinstance(outcome, DueResponse) else None
         if due is not None:
             self.cluster.turn.add_listener(due)
         self.end_turn()

@@ -49,7 +49,7 @@ class ManualClock:
         if not self.holds_aside:
             self.do_aside()
 
-    run_detached = run_in_thread
+    run_in_own_thread = run_in_thread
 
     def do_aside(self) -> int:
         """Do the work that is held, but not the work that it causes; return how much it was."""

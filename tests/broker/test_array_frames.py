@@ -17,7 +17,7 @@ from minibroker.broker.delayed_operations import SLICE_SECONDS, Slicer
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Unanswerable
+from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, UnanswerableRequest
 from minibroker.protocol import errors
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
@@ -177,7 +177,7 @@ class Asked:
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
             return self._dispatcher.execute(connection, frame)
-        except Unanswerable:
+        except UnanswerableRequest:
             connection.close_after_answers()
             return None
 

@@ -220,11 +220,11 @@ def test_pushed_gauges_are_replaced_and_pushed_deltas_are_summed(harness: Harnes
     assert pusher.push(metrics(gauge("g", 1), sum_of("d", 2, 1), sum_of("c", 2, 2)), codec) == NONE
     harness.clock.advance(INTERVAL_MS)
     assert pusher.push(metrics(gauge("g", 5), sum_of("d", 3, 1), sum_of("c", 3, 2)), codec) == NONE
-    assert kept(harness) == kept(harness, connected=True) == {"g": 5, "d": 5, "c": 3}
+    assert kept(harness) == kept(harness, connected_only=True) == {"g": 5, "d": 5, "c": 3}
     assert kept(harness, "other") == {}
     pusher.client.connection.drop_lost_client()
     assert len(kept(harness)) == 3
-    assert kept(harness, connected=True) == {}
+    assert kept(harness, connected_only=True) == {}
 
 
 def test_the_metric_names_of_clients_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

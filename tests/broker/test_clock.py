@@ -112,9 +112,9 @@ async def test_detached_work_delays_neither_other_background_work_nor_the_exit()
     clock = SystemClock(asyncio.get_running_loop(), aside_threads=1)
     may_go_on = threading.Event()
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
-    clock.run_detached(lambda: may_go_on.wait() and None, ends.put_nowait)
+    clock.run_in_own_thread(lambda: may_go_on.wait() and None, ends.put_nowait)
     clock.run_in_thread(lambda: None, ends.put_nowait)
-    assert await ends.get() is None and not clock.busy
+    assert await ends.get() is None and not clock.is_busy
     clock.wait_for_threads_and_callbacks()
     assert ends.empty()
     may_go_on.set()
@@ -124,7 +124,7 @@ async def test_detached_work_delays_neither_other_background_work_nor_the_exit()
     def fail() -> None:
         raise failure
 
-    clock.run_detached(fail, ends.put_nowait)
+    clock.run_in_own_thread(fail, ends.put_nowait)
     assert await ends.get() is failure
 
 

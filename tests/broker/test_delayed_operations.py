@@ -14,12 +14,12 @@ from minibroker.broker.delayed_operations import (
     SLICE_SECONDS,
     ClusterReplaced,
     DelayedOperation,
-    GivenUp,
+    GivenUpForMemory,
+    OperationStage,
     Promise,
     Slicer,
-    Stage,
-    in_slices,
     pause,
+    run_in_slices,
     sleep,
 )
 from minibroker.protocol.apis import ApiKey
@@ -89,13 +89,13 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 
 
 def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
-    assert loop.begin(in_slices(steps([], "a", 1))) == "a"
+    assert loop.begin(run_in_slices(steps([], "a", 1))) == "a"
     assert not (loop.soon or loop.answers)
 
 
 def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(in_slices(steps(told, "a", 7)))
+    loop.delayed(run_in_slices(steps(told, "a", 7)))
     assert told == ["a0", "a1", "a2"]
     loop.turn()
     assert told == ["a0", "a1", "a2", "a3", "a4", "a5"]
@@ -107,7 +107,7 @@ def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
 
 def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(in_slices(steps(told, "a", 7)))
+    loop.delayed(run_in_slices(steps(told, "a", 7)))
     loop.slicer.run_steps_in_slices(steps(told, "b", 4))
     assert told == ["a0", "a1", "a2", "b0"]
     loop.turn()
@@ -120,8 +120,8 @@ def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
 
 def test_an_operation_that_starts_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(in_slices(steps([], "a", 7)))
-    loop.delayed(in_slices(steps(told, "b", 7)))
+    loop.delayed(run_in_slices(steps([], "a", 7)))
+    loop.delayed(run_in_slices(steps(told, "b", 7)))
     assert told == ["b0"]
 
 
@@ -163,7 +163,7 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
 
 def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
-    assert slicer.run_or_delay(in_slices(steps([], "a", 100)), print, print) == "a"
+    assert slicer.run_or_delay(run_in_slices(steps([], "a", 100)), print, print) == "a"
     told: list[str] = []
     slicer.run_steps_in_slices(steps(told, "b", 100))
     assert told[-1] == "b ends"
@@ -178,7 +178,7 @@ def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None
             told.append(f"a{number}")
             yield WAITING
 
-    loop.delayed(in_slices(waiting()))
+    loop.delayed(run_in_slices(waiting()))
     loop.slicer.run_steps_in_slices(steps(told, "b", 2))
     assert told == ["a0", "b0"]
     loop.turn()
@@ -214,7 +214,7 @@ def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
 def test_a_closed_operation_stops_and_releases_its_resources(loop: Loop) -> None:
     told: list[str] = []
     working = steps(told, "a", 9)  # which is kept here, so that only its end releases what it holds
-    operation = loop.delayed(in_slices(working))
+    operation = loop.delayed(run_in_slices(working))
     operation.close()
     operation.close()
     loop.take_turns()
@@ -247,18 +247,18 @@ def test_an_operation_that_closes_itself_ends_at_its_next_wait(loop: Loop) -> No
 @pytest.mark.parametrize(
     ("key", "stage", "goes_on"),
     [
-        (ApiKey.CREATE_TOPICS, Stage.RUNNING, True),
-        (ApiKey.FETCH, Stage.RUNNING, False),
-        (ApiKey.CREATE_TOPICS, Stage.COMING, False),
-        (ApiKey.CREATE_TOPICS, Stage.ANSWERING, False),
+        (ApiKey.CREATE_TOPICS, OperationStage.RUNNING, True),
+        (ApiKey.FETCH, OperationStage.RUNNING, False),
+        (ApiKey.CREATE_TOPICS, OperationStage.COMING, False),
+        (ApiKey.CREATE_TOPICS, OperationStage.ANSWERING, False),
     ],
 )
 def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
-    loop: Loop, key: ApiKey, stage: Stage, goes_on: bool
+    loop: Loop, key: ApiKey, stage: OperationStage, goes_on: bool
 ) -> None:
     told: list[str] = []
     loop.request.stage = stage  # type: ignore[misc]
-    operation = loop.delayed(in_slices(steps(told, "a", 9)), key)
+    operation = loop.delayed(run_in_slices(steps(told, "a", 9)), key)
     operation.drop_for_lost_client()
     loop.take_turns()
     assert ("a8" in told) == goes_on
@@ -283,13 +283,13 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
         while True:
             runs.append(len(runs))
             try:
-                return await in_slices(steps(told, f"{len(runs)}-", 9))
+                return await run_in_slices(steps(told, f"{len(runs)}-", 9))
             except ClusterReplaced:
                 continue
 
-    operation, gone = loop.delayed(run()), loop.delayed(in_slices(steps(told, "b", 9)))
+    operation, gone = loop.delayed(run()), loop.delayed(run_in_slices(steps(told, "b", 9)))
     gone.drop_for_lost_client()
-    loop.slicer.drop_queued_work()
+    loop.slicer.drop_queued_operations()
     assert gone.done and not operation.done
     loop.take_turns()
     assert told == ["1-0", "1-1", "1-2", "b0", "b ends"]
@@ -319,7 +319,7 @@ def test_dropped_steps_that_nobody_waits_for_end(loop: Loop) -> None:
     told: list[str] = []
     loop.slicer.run_steps_in_slices(steps(told, "a", 9))
     loop.slicer.run_steps_in_slices(steps(told, "b", 9))
-    loop.slicer.drop_queued_work()
+    loop.slicer.drop_queued_operations()
     loop.take_turns()
     assert told == ["a0", "a1", "a2", "b0", "a ends", "b ends"]
 
@@ -327,18 +327,20 @@ def test_dropped_steps_that_nobody_waits_for_end(loop: Loop) -> None:
 @pytest.mark.parametrize(
     ("key", "stage", "runs"),
     [
-        (ApiKey.FETCH, Stage.RUNNING, True),
-        (ApiKey.PRODUCE, Stage.RUNNING, False),
-        (ApiKey.FETCH, Stage.COMING, True),
-        (ApiKey.FETCH, Stage.ANSWERING, False),
+        (ApiKey.FETCH, OperationStage.RUNNING, True),
+        (ApiKey.PRODUCE, OperationStage.RUNNING, False),
+        (ApiKey.FETCH, OperationStage.COMING, True),
+        (ApiKey.FETCH, OperationStage.ANSWERING, False),
     ],
 )
 def test_a_produce_or_a_request_that_is_being_answered_does_not_run_again(
-    loop: Loop, key: ApiKey, stage: Stage, runs: bool
+    loop: Loop, key: ApiKey, stage: OperationStage, runs: bool
 ) -> None:
     loop.request.stage = stage  # type: ignore[misc]
     assert loop.delayed(paused(0, Promise()), key).rerun_in_new_cluster() == runs
-    assert len(loop.failures) == (stage is Stage.RUNNING and runs), "the handler itself catches ClusterReplaced"
+    assert len(loop.failures) == (stage is OperationStage.RUNNING and runs), (
+        "the handler itself catches ClusterReplaced"
+    )
 
 
 def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
@@ -347,7 +349,7 @@ def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
     async def wait() -> str:
         try:
             return await Promise[str]()
-        except GivenUp:
+        except GivenUpForMemory:
             told.append("leaves")
             await Promise[str]()
             raise
@@ -367,7 +369,7 @@ def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_
     assert (lost, loop.answers) == ([True], [])
 
 
-@pytest.mark.parametrize("make", [Promise, pause, lambda: in_slices(steps([], "a", 9))])
+@pytest.mark.parametrize("make", [Promise, pause, lambda: run_in_slices(steps([], "a", 9))])
 def test_an_operation_that_ends_with_an_error_releases_its_request_at_once(make: Callable[[], Any]) -> None:
     class Asking:
         """A request."""

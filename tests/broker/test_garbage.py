@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.listeners import Listener
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.server import Server, bind_listener
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -93,7 +93,7 @@ def be_refused(harness: Harness) -> None:
     assert harness.produce_batch("t", bytes(corrupt)).error_code == ErrorCode.CORRUPT_MESSAGE
     transactional = batch("x", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     assert harness.produce_batch("t", transactional).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    with suppress(Unanswerable):
+    with suppress(UnanswerableRequest):
         harness.produce_batch("t", bytes(corrupt), acks=0)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.clock import ClusterClock, SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import (
     CLEANER_DELAY_MS,
     CLEANER_RETRY_MS,
+    BrokerDependencies,
     BrokerLifecycle,
-    Seams,
     _run_cleaner_in_block,
     bind_listeners,
 )
@@ -43,7 +43,7 @@ async def test_the_event_loop_continues_while_a_broker_closes_its_logs(tmp_path:
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     with bind_listeners(settings, 1) as bound:
-        running = BrokerLifecycle(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
+        running = BrokerLifecycle(settings, bound, BrokerDependencies(ClusterClock(SystemClock(loop)), disk=disk))
         await running.serve()
         ending = asyncio.ensure_future(running.close())
         while not (tmp_path / f"{CLEAN_SHUTDOWN}.tmp").exists():

@@ -282,8 +282,8 @@ def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
                 await served.ask()
             for _ in range(6):
                 served.harness.clock.advance(STALL_SWEEP_MS)
-                untaken_bytes = sum(client.count_untaken_bytes() for client in sockets)
-                while sum(client.count_untaken_bytes() for client in sockets) == untaken_bytes:
+                untaken_bytes = sum(client.count_unread_bytes() for client in sockets)
+                while sum(client.count_unread_bytes() for client in sockets) == untaken_bytes:
                     await asyncio.get_running_loop().sock_recv(slow, 100_000)
                     await served.ask()
             served.harness.clock.advance(STALL_SWEEP_MS)

@@ -15,7 +15,7 @@ import pytest
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.turn import Turn, make_wait
+from minibroker.broker.turn import Turn, make_append_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.records.batch import check_batch
@@ -147,7 +147,7 @@ def test_all_batches_are_written_immediately_without_an_event_loop(loop: Loop) -
     partition = loop.partition(("t", 0))
     partition.append_batches(turn, memoryview(bytearray(data)), [check_batch(data)])
     assert loop.values() == ["first", "a"]
-    assert make_wait(partition.log).is_over
+    assert make_append_wait(partition.log).is_over
 
 
 # --- lost -------------------------------------------------------------------------------------------------------------
@@ -261,15 +261,15 @@ def test_an_unexpected_write_error_acknowledges_nothing_and_affects_no_other_res
 def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
     turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
     told: list[KafkaError | None] = []
-    turn.call_when_over(make_wait(log), told.append)
+    turn.call_when_wait_is_over(make_append_wait(log), told.append)
     assert told == [None]
     data = batch("a")
     log.append_to_pending_batches(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
-    wait = make_wait(log)
-    turn.call_when_over(wait, told.append)
+    wait = make_append_wait(log)
+    turn.call_when_wait_is_over(wait, told.append)
     assert told == [None]
     loop.fail_writes()
     loop.harness.end_turn()
     log.write_pending_batches()
-    turn.call_when_over(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
+    turn.call_when_wait_is_over(wait._replace(translated_codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]

@@ -33,7 +33,7 @@ def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
 
 def connect(settings: dict[str, str], tls: ssl.SSLContext) -> None:
     with scripted(Script(), tls=tls) as nodes, Client(client_settings(nodes, LIMITS | settings)) as client:
-        assert client.nodes() == [1]
+        assert client.fetch_node_ids() == [1]
 
 
 def read_store(path: str, password: str) -> str:
@@ -112,7 +112,7 @@ def test_a_broker_without_tls_is_reported() -> None:
         Client(client_settings(nodes, impatient)) as client,
         pytest.raises(ClientError, match=r"Metadata: no answer in 0\.2 s"),
     ):
-        client.nodes()
+        client.fetch_node_ids()
 
 
 @for_each(

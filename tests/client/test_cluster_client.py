@@ -16,7 +16,7 @@ import pytest
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import ClientError, ErrorReaction, choose_reaction
+from minibroker.client.client_errors import ClientError, ErrorReaction, choose_error_reaction
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.protocol.apis import ApiKey
@@ -59,26 +59,26 @@ def free_address() -> str:
 
 def test_leaders_and_coordinators_are_found_and_queried(broker: RunningBroker) -> None:
     with Client(settings(broker.bootstrap_servers)) as client:
-        assert client.nodes() == [1, 2]
-        assert {client.leader(("apples", each)).node_id for each in range(4)} == {1, 2}
+        assert client.fetch_node_ids() == [1, 2]
+        assert {client.find_leader(("apples", each)).node_id for each in range(4)} == {1, 2}
         for kind in ("group", "transaction"):
-            node = client.coordinator(kind, "me")
+            node = client.find_coordinator(kind, "me")
             assert client.request(DescribeClusterRequest(), node).error_code == 0
         with pytest.raises(ClientError, match=r"127\.0\.0\.1:\d+.*: apples-4 does not exist"):
-            client.leader(("apples", 4))
+            client.find_leader(("apples", 4))
 
 
 async def test_many_tasks_share_one_connection(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
-        assert await client.nodes() == [1, 2]
-        leaders = await asyncio.gather(*(client.leader(("apples", each)) for each in range(4)))
+        assert await client.fetch_node_ids() == [1, 2]
+        leaders = await asyncio.gather(*(client.find_leader(("apples", each)) for each in range(4)))
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 2) for _ in range(50)))
     assert {each.node_id for each in leaders} == {1, 2} and all(len(each.brokers) == 2 for each in answers)
 
 
 async def test_a_cancelled_task_takes_no_response_of_another_task(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
-        await client.nodes()
+        await client.fetch_node_ids()
         given_up = asyncio.create_task(client.request(DescribeClusterRequest(), 1))
         kept = asyncio.create_task(client.request(MetadataRequest(topics=[]), 1))
         await asyncio.sleep(0)
@@ -99,7 +99,7 @@ def test_an_unreachable_broker_is_reported_in_one_line(asynchronous: bool) -> No
     with pytest.raises(ClientError) as failure:
         nodes_by(ClientSettings({"bootstrap.servers": address, **IMPATIENT}), asynchronous)
     assert str(failure.value).startswith(f"{address}: Metadata: no connection: ")
-    assert failure.value.retriable and "\n" not in str(failure.value)
+    assert failure.value.is_retriable and "\n" not in str(failure.value)
 
 
 @for_each("asynchronous", [False, True])
@@ -136,10 +136,14 @@ def test_a_silent_broker_causes_a_timeout(asynchronous: bool) -> None:
 
 
 def test_the_reaction_to_each_error_code_is_that_of_javas_client() -> None:
-    assert choose_reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorReaction.FIND_LEADER
-    assert choose_reaction(ErrorCode.NOT_COORDINATOR) is ErrorReaction.FIND_COORDINATOR
-    assert choose_reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is ErrorReaction.RETRY
-    assert choose_reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is choose_reaction(4711) is ErrorReaction.FATAL
+    assert choose_error_reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorReaction.FIND_LEADER
+    assert choose_error_reaction(ErrorCode.NOT_COORDINATOR) is ErrorReaction.FIND_COORDINATOR
+    assert choose_error_reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is ErrorReaction.RETRY
+    assert (
+        choose_error_reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        is choose_error_reaction(4711)
+        is ErrorReaction.FATAL
+    )
 
 
 def test_a_moved_coordinator_is_looked_up_again() -> None:
@@ -161,7 +165,7 @@ def test_a_moved_coordinator_is_looked_up_again() -> None:
     with scripted(script, nodes=2) as nodes, Client(settings(nodes.bootstrap_servers)) as client:
 
         def ask() -> int:
-            node = client.coordinator("group", "g")
+            node = client.find_coordinator("group", "g")
             client.check(client.request(ListGroupsRequest(), node).error_code, "listing groups", node)
             return node
 
@@ -176,7 +180,7 @@ def test_a_permanent_error_is_raised_with_its_name() -> None:
         Client(ClientSettings({"bootstrap.servers": nodes.bootstrap_servers, **IMPATIENT})) as client,
     ):
         with pytest.raises(ClientError, match="t-0 has no leader") as failure:
-            client.leader(("t", 0))
+            client.find_leader(("t", 0))
         assert failure.value.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -204,7 +208,7 @@ def test_the_client_supports_old_brokers(release: str) -> None:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         client.check(client.request(CreateTopicsRequest(topics=[topic])).topics[0].error_code, "creating t")
         assert list_offsets(client, {("t", 0): LATEST}) == {("t", 0): 0}
-        assert client.coordinator("group", "g") == 1
+        assert client.find_coordinator("group", "g") == 1
 
 
 def test_an_expired_session_is_reauthenticated() -> None:
@@ -225,9 +229,9 @@ def test_an_expired_session_is_reauthenticated() -> None:
     with scripted(script) as nodes:
         given = {"bootstrap.servers": nodes.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT", **user}
         with Client(ClientSettings(given)) as client:
-            client.metadata()
+            client.fetch_metadata()
             threading.Event().wait(0.01)
-            client.metadata()
+            client.fetch_metadata()
     assert greeted == [b"\0alice\0secret"] * 2
 
 
@@ -236,12 +240,12 @@ def nodes_by(given: ClientSettings, asynchronous: bool) -> list[int]:
 
     async def ask() -> list[int]:
         async with AsyncClient(given) as client:
-            return await client.nodes()
+            return await client.fetch_node_ids()
 
     if asynchronous:
         return asyncio.run(ask())
     with Client(given) as client:
-        return client.nodes()
+        return client.fetch_node_ids()
 
 
 @contextmanager

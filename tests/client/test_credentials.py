@@ -117,7 +117,7 @@ def connect(script: Script, settings: dict[str, str]) -> None:
     with scripted(script) as nodes:
         settings["bootstrap.servers"] = nodes.bootstrap_servers
         with Client(ClientSettings(settings)) as client:
-            assert client.leader(("t", 0)).node_id == 1
+            assert client.find_leader(("t", 0)).node_id == 1
 
 
 def test_the_user_can_be_given_in_javas_or_librdkafkas_settings() -> None:

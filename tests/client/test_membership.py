@@ -35,25 +35,25 @@ def test_each_member_gets_a_range_of_each_topic() -> None:
 
 def test_a_single_member_gets_all_partitions_and_commits_its_offsets(client: Client) -> None:
     member = GroupMembership(client, "g", ["t"])
-    assert member.join() == BOTH
-    assert member.committed(BOTH) == {}
-    member.commit({("t", 1): 7})
-    assert member.committed(BOTH) == {("t", 1): 7}
-    member.leave()
-    assert GroupMembership(client, "g", ["t"]).committed(BOTH) == {("t", 1): 7}
+    assert member.join_and_get_partitions() == BOTH
+    assert member.fetch_committed_offsets(BOTH) == {}
+    member.commit_offsets({("t", 1): 7})
+    assert member.fetch_committed_offsets(BOTH) == {("t", 1): 7}
+    member.leave_group()
+    assert GroupMembership(client, "g", ["t"]).fetch_committed_offsets(BOTH) == {("t", 1): 7}
 
 
 def test_an_expired_member_rejoins(client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     member = GroupMembership(client, "g", ["t"])
-    member.join()
+    member.join_and_get_partitions()
     assert member.is_generation_current()  # a heartbeat is not due yet
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
     assert member.is_generation_current()
     kafka.evict("g")
     assert not member.is_generation_current()
-    member.commit({("t", 0): 1})  # is refused, and not an error
-    assert member.join() == BOTH
-    assert member.committed(BOTH) == {}
+    member.commit_offsets({("t", 0): 1})  # is refused, and not an error
+    assert member.join_and_get_partitions() == BOTH
+    assert member.fetch_committed_offsets(BOTH) == {}
 
 
 def test_our_member_shares_partitions_with_members_of_another_client(
@@ -61,7 +61,7 @@ def test_our_member_shares_partitions_with_members_of_another_client(
 ) -> None:
     monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
     member = GroupMembership(client, "g", ["t"])
-    member.join()
+    member.join_and_get_partitions()
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"}
     with Consumer({**settings, "partition.assignment.strategy": "range"}) as other:
         other.subscribe(["t"])
@@ -69,13 +69,13 @@ def test_our_member_shares_partitions_with_members_of_another_client(
         while mine == BOTH:
             other.poll(0.1)
             if not member.is_generation_current():
-                mine = member.join()
+                mine = member.join_and_get_partitions()
         assert len(mine) == 1
-        member.leave()
+        member.leave_group()
 
 
 def test_a_rejected_join_raises_an_error(client: Client, kafka: Broker) -> None:
     member = GroupMembership(client, "g", ["t"])
     kafka.faults.add(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
     with pytest.raises(ClientError, match="group g: GROUP_AUTHORIZATION_FAILED"):
-        member.join()
+        member.join_and_get_partitions()

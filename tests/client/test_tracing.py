@@ -20,7 +20,7 @@ def test_each_request_and_response_is_traced() -> None:
         Broker() as broker,
         Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers}), TracedNetwork(lines.append)) as client,
     ):
-        client.metadata(["missing"])
+        client.fetch_metadata(["missing"])
         place = re.escape(broker.bootstrap_servers)
     patterns = (
         rf"{place}: connected in [0-9.]+ ms",
@@ -39,7 +39,7 @@ def test_a_login_is_traced_without_its_secret() -> None:
     with Broker(security="SASL_PLAINTEXT") as broker:
         settings = ClientSettings({k: str(v) for k, v in broker.client_config("java", user="alice").items()})
         with Client(settings, TracedNetwork(lines.append)) as client:
-            client.metadata()
+            client.fetch_metadata()
     assert any("SaslAuthenticate" in line for line in lines)
     assert not any("alice" in line for line in lines)
 

@@ -41,7 +41,7 @@ class StreamsMember:
             warmup_tasks=[],
             **said,
         )
-        answer = self._client.request(request, self._client.coordinator("group", self._group))
+        answer = self._client.request(request, self._client.find_coordinator("group", self._group))
         if not answer.error_code:
             self.epoch = answer.member_epoch
             if answer.active_tasks is not None:

@@ -32,7 +32,7 @@ def change(broker: Broker, node: int = 1, **settings: str) -> int:
     ]
     resource = shape(resource_type=4, resource_name=str(node), configs=configs)
     with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers})) as client:
-        client.metadata()
+        client.fetch_metadata()
         answer = client.request(IncrementalAlterConfigsRequest(resources=[resource]), node)
     code: int = answer.responses[0].error_code
     return code

@@ -6,24 +6,24 @@ import pytest
 
 from minibroker.explorer.trying import compose_records, get_message_format_of_produce
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from tests.cases import for_each
 
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
 def test_the_message_format_follows_the_version_of_produce(version: int, magic: int) -> None:
     data = bytes(compose_records("k=v", 7, get_message_format_of_produce(version)))
-    ((_, header),) = iterate_batches_in(data)
-    (record,) = iterate_records_in(data, 0)
+    ((_, header),) = iterate_batches_in_any_format(data)
+    (record,) = iterate_records_in_any_format(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
 def test_lines_before_the_records_set_fields_of_the_batch() -> None:
     data = bytes(compose_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
-    ((_, header),) = iterate_batches_in(data)
+    ((_, header),) = iterate_batches_in_any_format(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
     assert (header.is_transactional, header.compression) == (True, 1)
-    assert [(each.key, each.value) for each in iterate_records_in(data, 0)] == [(None, b"a"), (b"k", None)]
+    assert [(each.key, each.value) for each in iterate_records_in_any_format(data, 0)] == [(None, b"a"), (b"k", None)]
 
 
 def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:

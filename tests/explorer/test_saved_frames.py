@@ -57,8 +57,8 @@ def test_saved_frames_are_listed_in_order_of_their_start() -> None:
 
 
 def test_the_newest_saved_frames_are_kept() -> None:
-    assert len(SavedFrames(map(exchange, range(10)), most_frames=4).exchanges) == 4
-    frames = SavedFrames([exchange(1, bytes(80)), exchange(2, bytes(50)), exchange(3, bytes(50))], most_bytes=100)
+    assert len(SavedFrames(map(exchange, range(10)), max_frames=4).exchanges) == 4
+    frames = SavedFrames([exchange(1, bytes(80)), exchange(2, bytes(50)), exchange(3, bytes(50))], max_bytes=100)
     assert [len(each.request_bytes) for each in frames.exchanges] == [50, 50]
 
 

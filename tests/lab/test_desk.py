@@ -113,7 +113,7 @@ from minibroker.protocol.records.record import Record
 of_topic = ProduceRequest.TopicProduceData
 batch = memoryview(build_batch([Record(timestamp=0, key=b"k", value=b"tea")], compression=4))
 topic = of_topic(name="orders", partition_data=[of_topic.PartitionProduceData(index=0, records=batch)])
-leader = await client.leader(("orders", 0))
+leader = await client.find_leader(("orders", 0))
 """
     assert await page.data("lab/run", {"code": code}) == {"said": ""}
     for name in ("zstandard", "minibroker.protocol.records.standard_zstd"):

@@ -49,7 +49,7 @@ def test_a_saved_lab_file_is_opened_with_its_logs_and_frames(tmp_path: Path, log
         broker.journal.on()
         broker.fill({"orders": ["tea", "coffee"]})
         with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers})) as client:
-            client.metadata(["orders"])
+            client.fetch_metadata(["orders"])
         frames = broker.journal.requests()
         saved = tmp_path / "state.zip"
         saved.write_bytes(pack_lab_file(broker.directory, frames, broker.nodes, broker.bootstrap_servers))

@@ -9,9 +9,9 @@ from minibroker.protocol.steps import (
     WAITING,
     Steps,
     apply_to_items_in_steps,
-    are_portions_small,
     clear_arrays_in_steps,
     count_items_in_steps,
+    fit_portions_in_one_step,
     remove_items_in_portions,
     run_all_steps,
 )
@@ -67,9 +67,9 @@ def test_items_are_removed_from_a_list_in_order_and_in_portions():
 
 def test_counting_stops_once_there_are_many_items():
     portions = iter([[1]] * FEW_ITEMS)
-    assert not are_portions_small(portions)
+    assert not fit_portions_in_one_step(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
-    assert are_portions_small([[1]] * (FEW_ITEMS // 2)) and are_portions_small([[1] * (FEW_ITEMS - 1)])
+    assert fit_portions_in_one_step([[1]] * (FEW_ITEMS // 2)) and fit_portions_in_one_step([[1] * (FEW_ITEMS - 1)])
 
 
 def test_keys_are_counted_in_steps_and_forgotten_in_steps():

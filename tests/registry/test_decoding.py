@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.cli.consume.consume_lines import make_schema_formatter
-from minibroker.client.record_fetching import FoundRecord
+from minibroker.client.record_fetching import FetchedRecord
 from minibroker.protocol.records.record import Record
 from minibroker.registry import decoding
 from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, format_json
@@ -38,7 +38,7 @@ def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.Capture
     line = make_schema_formatter(Source(), lambda found: b"as it is\n", as_json=False)  # type: ignore[arg-type]
     for depth in (*range(800, 1000), 200_000):
         data = b"[" * depth + b"]" * depth
-        written = line(FoundRecord(("t", 0), Record(7, 0, None, b"\0\0\0\0\1" + data, ())))
+        written = line(FetchedRecord(("t", 0), Record(7, 0, None, b"\0\0\0\0\1" + data, ())))
         assert written == b"as it is\n" or json.loads(written) == json.loads(data)
     assert "t-0 at 7: it is" in capsys.readouterr().err
 

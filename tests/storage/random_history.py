@@ -19,7 +19,7 @@ from minibroker.storage.compaction.rewriting import CleaningLimits, SyncFailed
 from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.environment import Done, Environment, run_work_at_once
 from minibroker.storage.log import Log
-from minibroker.storage.pending import Pending
+from minibroker.storage.pending import PendingBatches
 from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 from minibroker.storage.recovery.recovery import LogDirectoryError
@@ -62,7 +62,7 @@ class Simulation:
         self.scheduled: list[Callable[[], None]] = []
         self.cleaning: LogCleaning | None = None
         self.is_written = False  # what the cleaning has written waits to be swapped in
-        self.pending: Pending | None = None
+        self.pending: PendingBatches | None = None
         self.pending_count = 0
 
     # --- a process that runs ------------------------------------------------------------------------

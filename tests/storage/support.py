@@ -16,7 +16,7 @@ import pytest
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in_any_format
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.environment import Done, run_work_at_once
@@ -140,7 +140,11 @@ def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -
 
 def read_values(log: Log, start: int | None = None) -> list[tuple[int, bytes | None]]:
     """(offset, value) of all records from `start` on."""
-    return [(record.offset, record.value) for data in read_batches(log, start) for record in iterate_records_in(data)]
+    return [
+        (record.offset, record.value)
+        for data in read_batches(log, start)
+        for record in iterate_records_in_any_format(data)
+    ]
 
 
 def files_in(directory: Path) -> dict[str, bytes]:

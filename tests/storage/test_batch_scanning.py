@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.batch_scanning import (
@@ -132,7 +132,7 @@ def test_batches_of_all_formats_are_found_side_by_side(
     monkeypatch.setattr("minibroker.storage.batch_scanning.RECOVERY_BLOCK_BYTES", block_bytes)
     data = mixed(value_bytes)
     file = file_of(tmp_path, data)
-    expected = list(iterate_batches_in(data))
+    expected = list(iterate_batches_in_any_format(data))
     assert [header.last_offset for _, header in expected] == [0, 1, 3, 5, 6, 8, 9, 10]
     assert list(iterate_headers(file, 0, len(data), block_bytes)) == expected
     assert list(iterate_sound_batches(file, 0, len(data))) == expected
@@ -151,12 +151,12 @@ def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: 
     data = whole[:-cut]
     with pytest.raises(CorruptBatch) as raised:
         list(scan(file_of(tmp_path, data), 0, len(data)))
-    assert raised.value.position == list(iterate_batches_in(whole))[-1][0]
+    assert raised.value.position == list(iterate_batches_in_any_format(whole))[-1][0]
 
 
 def test_damage_in_any_format_is_found(tmp_path: Path) -> None:
     whole = mixed(3)
-    for position, header in iterate_batches_in(whole):
+    for position, header in iterate_batches_in_any_format(whole):
         at = position + header.size_bytes - 1
         data = whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :]
         with pytest.raises(CorruptBatch) as raised:

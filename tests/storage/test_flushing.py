@@ -397,7 +397,7 @@ def test_requests_to_a_replaced_flusher_are_forwarded_to_its_successor(
         append(log, batch())
     assert old.flusher.hold_back_flushes()
     old.flush_soon(waiters["while it was held"])
-    old.flusher.hand_requests_to_successor(new.flusher)
+    old.flusher.transfer_requests_to_successor(new.flusher)
     old.close_without_flush()
     old.flush_soon(waiters["later"])
     assert waiters.names == []

@@ -14,7 +14,7 @@ from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.conversion import build_records_in_format
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in_any_format
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
 from minibroker.protocol.records.record import Record
@@ -85,9 +85,9 @@ def test_records_of_every_format_are_converted_to_that_of_the_log(
 ) -> None:
     data = build_records_in_format(RECORDS, source, compression=codec)
     stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
-    headers = [header for _, header in iterate_batches_in(stored)]
+    headers = [header for _, header in iterate_batches_in_any_format(stored)]
     assert {(header.magic, header.compression) for header in headers} == {(target, codec)}
-    for position, _ in iterate_batches_in(stored):
+    for position, _ in iterate_batches_in_any_format(stored):
         check_batch_or_message(stored, position)
     assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), 7)
     assert headers[-1].last_offset == 11
@@ -169,7 +169,7 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
         for came in CODECS:
             data, offset = build_message_set(RECORDS, source, compression=came), log.log_end_offset
             stored = append(log, data, message_format_version=target, compression_type=kind)
-            assert {header.compression for _, header in iterate_batches_in(stored)} == {codec}
+            assert {header.compression for _, header in iterate_batches_in_any_format(stored)} == {codec}
             assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), offset)
 
 
@@ -187,10 +187,10 @@ def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source
         message_timestamp_type=LOG_APPEND_TIME,
     )
     expected = {NOW_MS + 500} if target else {-1}
-    assert {header.timestamp_type for _, header in iterate_batches_in(stored)} == {
+    assert {header.timestamp_type for _, header in iterate_batches_in_any_format(stored)} == {
         LOG_APPEND_TIME if target else CREATE_TIME
     }
-    assert {header.max_timestamp for _, header in iterate_batches_in(stored)} == expected
+    assert {header.max_timestamp for _, header in iterate_batches_in_any_format(stored)} == expected
     assert {record.timestamp for record in records_of_data(bytes(stored))} == expected
 
 

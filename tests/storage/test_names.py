@@ -14,7 +14,7 @@ from minibroker.storage.names import (
     is_deleted_log_name,
     list_offsets_with_suffix,
     make_future_log_name,
-    make_hidden_log_name,
+    make_log_name_with_suffix,
     make_segment_name,
     parse_base_offset,
     parse_future_log_name,
@@ -55,16 +55,16 @@ def test_log_directory_names_are_parsed_into_topic_and_partition() -> None:
 
 
 def test_a_deleted_logs_directory_name_is_recognized() -> None:
-    name = make_hidden_log_name("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
+    name = make_log_name_with_suffix("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
     assert name == f"or-ders-3.{UNIQUE}-delete"
     assert is_deleted_log_name(name)
     assert parse_log_name(name) is None
-    assert not is_deleted_log_name(make_hidden_log_name("or-ders", 3, UNIQUE, STRAY_LOG_SUFFIX))
+    assert not is_deleted_log_name(make_log_name_with_suffix("or-ders", 3, UNIQUE, STRAY_LOG_SUFFIX))
     assert not is_deleted_log_name("my-delete")
 
 
 def test_the_longest_topic_name_is_shortened_for_the_file_system() -> None:
-    name = make_hidden_log_name("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
+    name = make_log_name_with_suffix("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
     assert len(name) == 255
     assert name.endswith(f"-1234567890.{UNIQUE}-delete")
 

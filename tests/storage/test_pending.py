@@ -13,7 +13,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.storage import log_end as log_module
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.pending import Pending
+from minibroker.storage.pending import PendingBatches
 from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import (
     NOW_MS,
@@ -256,7 +256,7 @@ def test_an_append_that_follows_a_lost_batch_is_rejected(log: Log, disk: Failing
 
 def test_too_many_pending_bytes_are_written_early(log: Log, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch()))
-    first: list[Pending | None] = []
+    first: list[PendingBatches | None] = []
     for offset in (1, 2, 3):
         assert append_soon(log, batch()) == offset
         first.append(log.pending_batches)

@@ -17,7 +17,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.storage import log_end as log_module
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.pending import Pending
+from minibroker.storage.pending import PendingBatches
 from minibroker.storage.producers.transaction_markers import TransactionMarker, make_marker_batch
 from tests.storage.support import (
     FailingDisk,
@@ -39,8 +39,8 @@ class PendingMachine(RuleBasedStateMachine):
         self.disk = FailingDisk()
         self.surroundings = Surroundings(self.disk)
         self.written: list[bytes] = []
-        self.pending: list[tuple[bytearray, Pending]] = []
-        self.ended: list[tuple[Pending, bool]] = []
+        self.pending: list[tuple[bytearray, PendingBatches]] = []
+        self.ended: list[tuple[PendingBatches, bool]] = []
         self.leader_epoch = 0
         self.max_pending_bytes = log_module.MAX_PENDING_BYTES
 

@@ -15,7 +15,7 @@ from minibroker.storage.producers.aborted_transactions import (
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
-from minibroker.storage.side_files import LogContents, SideFiles
+from minibroker.storage.side_files import LogContents, LogStateFiles
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"
@@ -40,9 +40,9 @@ class Made:
             recovery_point=0,
             synced=False,
         )
-        self.files = SideFiles(self.disk, DIRECTORY, self.contents)
-        self.files.epoch_file.assign(0, 0)
-        self.files.epoch_file.assign(1, 25)
+        self.files = LogStateFiles(self.disk, DIRECTORY, self.contents)
+        self.files.epoch_file.assign_epoch(0, 0)
+        self.files.epoch_file.assign_epoch(1, 25)
         for end_offset in (25, 40):
             self.contents.producers.end_offset = end_offset
             self.contents.snapshots.take_snapshot(self.contents.producers, 0)

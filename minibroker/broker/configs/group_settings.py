@@ -39,22 +39,24 @@ class GroupSetting(NamedTuple):
     maximum: str | None = None
 
 
-def _make_setting(name: str, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
-    return GroupSetting(Setting(name, INT, default, text, valid), *brokers)
+def _make_group_setting(
+    name: str, default: int, valid: Range, documentation: str, *broker_settings: str | None
+) -> GroupSetting:
+    return GroupSetting(Setting(name, INT, default, documentation, valid), *broker_settings)
 
 
-def _make_internal_setting(
-    name: str, type: ConfigType, default: int, valid: Range, text: str, *brokers: str | None
+def _make_internal_group_setting(
+    name: str, type: ConfigType, default: int, valid: Range, documentation: str, *broker_settings: str | None
 ) -> GroupSetting:
     """Return an internal setting: it is described only if it is set."""
-    return GroupSetting(Setting(name, type, default, text, valid, internal=True), *brokers)
+    return GroupSetting(Setting(name, type, default, documentation, valid, internal=True), *broker_settings)
 
 
-def _make_setting_with_broker_bounds(name: str, default: int, valid: Range, text: str) -> GroupSetting:
+def _make_group_setting_with_broker_bounds(name: str, default: int, valid: Range, documentation: str) -> GroupSetting:
     """Return a setting that has a default and bounds in the broker settings."""
     kind, rest = name.split(".", 1)
-    return _make_setting(
-        name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    return _make_group_setting(
+        name, default, valid, documentation, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
     )
 
 
@@ -71,26 +73,26 @@ DURATION: Final = r"(?i)by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M
 GROUP_SETTINGS: Final = {
     each.row.name: each
     for each in (
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a share group.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.heartbeat.interval.ms", 5000, FROM_ONE), "How often the members of a share group send heartbeats."
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.record.lock.duration.ms", 30_000, Range(1000)),
             "How long a member of a share group may keep acquired records before others get them.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.delivery.count.limit", 5, Range(2)),
             "How often a record is delivered to a share group at most; then it is archived.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.partition.max.record.locks", 2000, Range(100)),
             "The most records of a partition between the first and the last one in flight, for a share group.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("share.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a share group.",
         ),
@@ -125,24 +127,24 @@ GROUP_SETTINGS: Final = {
                 "Whether a dead letter has the key and the value of its record, besides the headers that name it.",
             )
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("streams.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a streams group.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("streams.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a streams group send heartbeats.",
         ),
-        _make_setting_with_broker_bounds(
+        _make_group_setting_with_broker_bounds(
             *("streams.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a streams group.",
         ),
-        _make_setting(
+        _make_group_setting(
             *("streams.initial.rebalance.delay.ms", 3000, FROM_ZERO),
             "How long an empty streams group waits for more members before its first assignment.",
             "group.streams.initial.rebalance.delay.ms",
         ),
-        _make_setting(
+        _make_group_setting(
             *("streams.num.standby.replicas", 0, FROM_ZERO),
             "How many standbys each task with state has in a streams group.",
             *("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
@@ -161,36 +163,36 @@ GROUP_SETTINGS: Final = {
             ),
             "group.streams.rack.aware.assignment.tags",
         ),
-        _make_internal_setting(
+        _make_internal_group_setting(
             *("streams.task.offset.interval.ms", INT, 60_000, FROM_ONE),
             "How often members of a streams group report how far they have restored their tasks.",
             *("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
         ),
-        _make_internal_setting(
+        _make_internal_group_setting(
             *("streams.num.warmup.replicas", INT, 2, FROM_ZERO),
             "How many tasks of a streams group are restored elsewhere at a time, before they move there.",
             *("group.streams.num.warmup.replicas", None, "group.streams.max.warmup.replicas"),
         ),
-        _make_internal_setting(
+        _make_internal_group_setting(
             *("streams.acceptable.recovery.lag", LONG, 10_000, FROM_ZERO),
             "How many offsets a member of a streams group may lack of a task's state, and get the task.",
             "group.streams.acceptable.recovery.lag",
         ),
-        _make_setting(
+        _make_group_setting(
             *("consumer.assignment.interval.ms", 0, FROM_ZERO),
             "The least time between two target assignments of a consumer group.",
             "group.consumer.assignment.interval.ms",
             "group.consumer.min.assignment.interval.ms",
             "group.consumer.max.assignment.interval.ms",
         ),
-        _make_setting(
+        _make_group_setting(
             *("consumer.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a consumer group send heartbeats.",
             "group.consumer.heartbeat.interval.ms",
             "group.consumer.min.heartbeat.interval.ms",
             "group.consumer.max.heartbeat.interval.ms",
         ),
-        _make_setting(
+        _make_group_setting(
             *("consumer.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a consumer group.",
             "group.consumer.session.timeout.ms",

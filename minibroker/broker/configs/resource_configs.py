@@ -44,11 +44,24 @@ def describe_client_metrics_configs(overrides: Mapping[str, str]) -> list[Config
 
 
 def _make_config_entry(
-    row: Setting, text: str | None, source: ConfigSource, default: str | None, others: tuple[ConfigSynonym, ...]
+    row: Setting,
+    text: str | None,
+    source: ConfigSource,
+    default: str | None,
+    further_synonyms: tuple[ConfigSynonym, ...],
 ) -> ConfigEntry:
     if text is not None:
-        return ConfigEntry(row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *others))
-    return ConfigEntry(row.name, default, others[0].source if others else ConfigSource.DEFAULT, row, False, others)
+        return ConfigEntry(
+            row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *further_synonyms)
+        )
+    return ConfigEntry(
+        row.name,
+        default,
+        further_synonyms[0].source if further_synonyms else ConfigSource.DEFAULT,
+        row,
+        False,
+        further_synonyms,
+    )
 
 
 def describe_logger_configs() -> list[ConfigEntry]:

@@ -281,9 +281,9 @@ class Settings:
 
     def _make_broker_config_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
         row = get_broker_setting_declaration(name)
-        value = None if row.sensitive else format_setting_value(self._set.get(name, row.default))
+        value = None if row.is_sensitive else format_setting_value(self._set.get(name, row.default))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
+        return ConfigEntry(name, value, source, row, not row.is_dynamic, synonyms)
 
     def _iterate_config_synonyms(self, name: str) -> Iterator[ConfigSynonym]:
         """Yield the sources of a broker setting's value, in order of precedence.
@@ -303,7 +303,7 @@ class Settings:
                 )
                 reached = reached or (text is not None and synonym == name)
                 if text is not None and reached:
-                    yield ConfigSynonym(synonym, None if row.sensitive else text, source)
+                    yield ConfigSynonym(synonym, None if row.is_sensitive else text, source)
 
 
 def _normalize_setting_texts(texts: Mapping[str, str]) -> dict[str, str]:
@@ -438,9 +438,9 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
         is_read_only_setting,
     )
 
-    _refuse_wrong_settings(texts, is_read_only_setting, "Cannot update these configs dynamically")
+    _refuse_settings_where(texts, is_read_only_setting, "Cannot update these configs dynamically")
     reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
-    _refuse_wrong_settings(texts, is_listener_only_setting, reason)
+    _refuse_settings_where(texts, is_listener_only_setting, reason)
     try:
         changed = settings.with_dynamic_configs(**{"broker" if per_broker else "cluster": texts})
         _check_cordoned_directories(changed.log_directories, changed["cordoned.log.dirs"])
@@ -448,11 +448,11 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not per_broker:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
-        _refuse_wrong_settings(texts, is_per_broker_setting, reason)
+        _refuse_settings_where(texts, is_per_broker_setting, reason)
     _check_cleaner_thread_change(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
 
 
-def _refuse_wrong_settings(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+def _refuse_settings_where(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
     wrong = sorted(name for name in names if is_wrong(name))
     if wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")

@@ -94,12 +94,12 @@ class Setting(NamedTuple):
         return not self.inert
 
     @property
-    def sensitive(self) -> bool:
+    def is_sensitive(self) -> bool:
         """Whether the value is hidden; that of an unknown name is, as it may be a password."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
-    def dynamic(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Whether the setting can change at run time."""
         return self.update is not UpdateMode.READ_ONLY
 
@@ -130,17 +130,25 @@ PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINT
 
 
 def _make_topic_and_broker_setting(
-    topic: str, broker: str, type: ConfigType, default: SettingValue, text: str, valid: Any = None, **more: Any
+    topic: str,
+    broker: str,
+    type: ConfigType,
+    default: SettingValue,
+    documentation: str,
+    valid: Any = None,
+    **options: Any,
 ) -> Setting:
     """Return a topic setting whose default is a dynamic broker setting."""
-    return Setting(broker, type, default, text, valid, SettingScope.BOTH, topic, update=CLUSTER_WIDE, **more)
+    return Setting(
+        broker, type, default, documentation, valid, SettingScope.BOTH, topic, update=CLUSTER_WIDE, **options
+    )
 
 
 def _make_topic_setting(
-    name: str, type: ConfigType, default: SettingValue, text: str, valid: Any = None, **more: Any
+    name: str, type: ConfigType, default: SettingValue, documentation: str, valid: Any = None, **options: Any
 ) -> Setting:
     """Return a setting of topics only."""
-    return Setting(name, type, default, text, valid, SettingScope.TOPIC, name, **more)
+    return Setting(name, type, default, documentation, valid, SettingScope.TOPIC, name, **options)
 
 
 # fmt: off

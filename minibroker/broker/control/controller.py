@@ -76,9 +76,9 @@ class Controller:
 
     # --- topics ---------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
+    def create_topic(self, name: str, *arguments: Any, **options: Any) -> tuple[bytes, Assignment]:
         """Run `create_topic_in_steps` in one step."""
-        return run_all_steps(self.create_topic_in_steps(name, *arguments, **named))
+        return run_all_steps(self.create_topic_in_steps(name, *arguments, **options))
 
     def create_topic_in_steps(
         self,
@@ -114,7 +114,7 @@ class Controller:
             records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in configs.items()
         ]
-        with self._hold_topic_for_change(name):
+        with self._lock_topic_for_change(name):
             yield from self._create_and_commit_partitions(name, topic_id, 0, configs, decided, replicas)
         warn_of_settings_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
         return topic_id, replicas
@@ -145,7 +145,7 @@ class Controller:
         return [other for other in self._changing if make_metric_collision_key(other) == wanted]
 
     @contextlib.contextmanager
-    def _hold_topic_for_change(self, name: str) -> Iterator[None]:
+    def _lock_topic_for_change(self, name: str) -> Iterator[None]:
         """Lock the topic against other changes inside the block, which runs in steps.
 
         Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
@@ -187,9 +187,9 @@ class Controller:
             raise
         yield from self._apply_changes_made_during_creation(topic_id, logs)
 
-    def _make_partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
+    def _make_partition_record(self, new_log_and_replicas: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
-        log, replicas = new
+        log, replicas = new_log_and_replicas
         isr = [node for node in replicas if node in self._cluster.nodes]
         directory_id = parse_uuid(self._cluster.logs.find_directory_of_log(log).directory_id)
         partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
@@ -230,7 +230,7 @@ class Controller:
             check_replica_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
         charge(new)
         if not validate_only:
-            with self._hold_topic_for_change(name):
+            with self._lock_topic_for_change(name):
                 yield from self._create_and_commit_partitions(
                     name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment
                 )
@@ -251,7 +251,7 @@ class Controller:
     def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
         """Delete a topic. After the first step no reader sees its records."""
         cluster = self._cluster
-        with self._hold_topic_for_change(topic.name):
+        with self._lock_topic_for_change(topic.name):
             cluster.commit_metadata_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])
             for partition in topic.partitions:
                 partition.leader_id = NO_LEADER
@@ -319,13 +319,13 @@ class Controller:
 
     # --- features -------------------------------------------------------------------------------
 
-    def make_bootstrap_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+    def make_bootstrap_records(self, formatted_records: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
         """Return the first records of a new cluster: those of Kafka's format command, or else these feature levels.
 
         With eligible leader replicas, min.insync.replicas is recorded for all brokers from the beginning.
         """
         made = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
-        first: list[Message] = list(formatted or made)
+        first: list[Message] = list(formatted_records or made)
         begun = Image()
         for record in first:
             begun.apply_record(record)

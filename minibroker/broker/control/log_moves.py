@@ -56,18 +56,18 @@ class LogMoves:
         self._moves: dict[Partition, LogMove] = {}
         self._running: LogMove | None = None
 
-    def start_move(self, partition: Partition, directory: LogDirectory) -> None:
+    def start_log_move(self, partition: Partition, directory: LogDirectory) -> None:
         """Move the partition's log to `directory`; this replaces a move to another directory."""
         known = self._moves.get(partition)
         if known is not None and known.directory is directory and not known.is_obsolete:
             return
-        self.cancel_move(partition)
+        self.cancel_log_move(partition)
         if self._cluster.logs.find_directory_of_log(partition.log) is directory:
             return
         self._moves[partition] = LogMove(partition, directory, self._make_unique_suffix())
         self._run_next_move()
 
-    def cancel_move(self, partition: Partition) -> None:
+    def cancel_log_move(self, partition: Partition) -> None:
         """Cancel the partition's move, if there is one."""
         move = self._moves.pop(partition, None)
         if move is not None:
@@ -115,12 +115,12 @@ class LogMoves:
         else:
             self._copy_tail_and_finish_move(move)
 
-    def _run_move_work_in_thread(self, move: LogMove, work: Work, then: Callable[[], None]) -> None:
+    def _run_move_work_in_thread(self, move: LogMove, work: Work, callback: Callable[[], None]) -> None:
         segment = move.copy.find_segment_to_copy()
 
         def continue_or_fail_move(error: Exception | None) -> None:
             if error is None:
-                then()
+                callback()
             elif (
                 segment is None or segment is move.copy.find_segment_to_copy()
             ):  # otherwise it was deleted while it was copied
@@ -176,7 +176,7 @@ class LogMoves:
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
         partition.hold_or_release_high_watermark()
-        old.flusher.hand_requests_to_successor(new.flusher)
+        old.flusher.transfer_requests_to_successor(new.flusher)
         partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)

@@ -83,11 +83,11 @@ def place_replicas(cluster: Cluster, partition_count: int, replication_factor: i
 def _list_nodes_alternating_racks(racks: Sequence[Sequence[int]], partition_number: int) -> list[int]:
     """Return all nodes for the partition of a number: the racks in turn, each with its nodes in turn."""
     turn, first_rack = divmod(partition_number, len(racks))
-    in_turn = [_rotate_list_to(nodes, turn) for nodes in _rotate_list_to(racks, first_rack)]
+    in_turn = [_rotate_list_to_index(nodes, turn) for nodes in _rotate_list_to_index(racks, first_rack)]
     return [node for row in itertools.zip_longest(*in_turn) for node in row if node is not None]
 
 
-def _rotate_list_to(items: Sequence[Item], first: int) -> Sequence[Item]:
+def _rotate_list_to_index(items: Sequence[Item], first: int) -> Sequence[Item]:
     start = first % len(items)
     return [*items[start:], *items[:start]]
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
@@ -29,7 +29,7 @@ from minibroker.broker.coordination.coordinator_logs import (
     CoordinatorShard,
     Entry,
 )
-from minibroker.broker.turn import Wait, find_pending_failure, make_wait
+from minibroker.broker.turn import AppendWait, find_failure_of_pending_batches, make_append_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, run_all_steps
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.protocol.records.batch import BatchHeader
-    from minibroker.storage.pending import Pending
+    from minibroker.storage.pending import PendingBatches
 
 log = logging.getLogger("minibroker.coordinators")
 
@@ -62,7 +62,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self._shards: dict[int, AnyShard] = {}  # loaded shards by partition
         self._loading: dict[int, AnyShard] = {}
         self._retries_ms: dict[int, int] = {}  # of unreadable partitions: the delay before the next try
-        self._appended: dict[int, Pending] = {}  # the last append of this turn, by partition
+        self._appended: dict[int, PendingBatches] = {}  # the last append of this turn, by partition
 
     @abstractmethod
     def make_shard(self, index: int) -> AnyShard:
@@ -93,7 +93,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 and partition.has_local_log
                 and partition.log.is_open_and_online
             ):
-                run_chore_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
+                process_items_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load_shard_if_leader)
 
@@ -126,7 +126,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """Reload the shards whose state is ahead of their log, because an append could not be written."""
         appended, self._appended = self._appended, {}
         for index, pending in appended.items():
-            failure = find_pending_failure(pending)
+            failure = find_failure_of_pending_batches(pending)
             if failure is not None and index in self._shards:
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)
@@ -217,18 +217,18 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         if index in self._shards:
             self._shards[index].apply_transaction_end(producer_id, committed=committed)
 
-    def make_durability_wait(self, coordinator_key: str) -> Wait:
+    def make_durability_wait(self, coordinator_key: str) -> AppendWait:
         """Return what to wait for before a change of the key is acknowledged: its durability. Raises KafkaError."""
-        return make_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
+        return make_append_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
 
-    def make_wait_for_pending_write(self, coordinator_key: str) -> Wait:
+    def make_wait_for_pending_write(self, coordinator_key: str) -> AppendWait:
         """Return what to wait for before the state of the key is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.get_writable_partition(coordinator_key).log
-        return Wait(appended_to, appended_to.pending_batches, codes=COORDINATOR_CODES)
+        return AppendWait(appended_to, appended_to.pending_batches, translated_codes=COORDINATOR_CODES)
 
-    def call_when_durable(self, coordinator_key: str, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` with None once changes of the key are durable, or with the failure. Raises KafkaError."""
-        self.cluster.turn.call_when_over(self.make_durability_wait(coordinator_key), then)
+    def call_when_durable(self, coordinator_key: str, callback: Callable[[KafkaError | None], None]) -> None:
+        """Call `callback` with None once changes of the key are durable, or with the failure. Raises KafkaError."""
+        self.cluster.turn.call_when_wait_is_over(self.make_durability_wait(coordinator_key), callback)
 
 
 class ValuesByPartition(MutableMapping[str, Value]):

@@ -41,17 +41,17 @@ def commit_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[CommittedPartition],
-    check: Callable[[], None],
+    check_commit_allowed: Callable[[], None],
     producer: tuple[int, int] | None = None,
 ) -> Steps[None]:
     """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
 
-    With a `producer` (id and epoch) they are part of its transaction, and pending until that ends. `check` is called in
-    the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
-    the client.
+    With a `producer` (id and epoch) they are part of its transaction, and pending until that ends.
+    `check_commit_allowed` is called in the last step, in which all that changes is changed; nothing is if it raises.
+    Raises KafkaError with the code for the client.
     """
     batch = yield from _build_offsets_batch_in_steps(coordinator, group_id, offsets, producer)
-    check()
+    check_commit_allowed()
     if batch is not None:
         _append_and_apply_offsets(coordinator, group_id, offsets, batch, producer)
 

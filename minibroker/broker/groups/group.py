@@ -85,8 +85,8 @@ class GroupContext(Protocol):
     def append_entries(self, group_id: str, entries: Iterable[Entry]) -> int:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
 
-    def call_when_durable(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` once the group's records are durable, or with the failure. Raises KafkaError."""
+    def call_when_durable(self, group_id: str, callback: Callable[[KafkaError | None], None]) -> None:
+        """Call `callback` once the group's records are durable, or with the failure. Raises KafkaError."""
 
 
 class Group(ABC):
@@ -179,7 +179,7 @@ class Group(ABC):
     def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
         """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
 
-    def forget_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else
+    def remove_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else
         """Forget what the group keeps about a deleted topic, besides its offsets. Raises KafkaError."""
 
     # --- its end --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.group import Group, GroupType
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.share.share_group import ShareGroup
-from minibroker.broker.groups.streams.creation_failures import CreationFailures
+from minibroker.broker.groups.streams.creation_failures import TopicCreationFailures
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
@@ -70,7 +70,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
         self.groups: ValuesByPartition[Group] = ValuesByPartition(self.log.get_partition_index)
         self.rebalances: Counter[GroupType] = Counter()
-        self.creation_failures = CreationFailures(cluster.clock)
+        self.creation_failures = TopicCreationFailures(cluster.clock)
 
     def make_shard(self, index: int) -> GroupShard:
         return GroupShard(self, index)
@@ -316,7 +316,7 @@ def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Step
     """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
     for group in coordinator.groups.iterate_present_values():
         try:
-            group.forget_topic(topic.topic_id)
+            group.remove_topic(topic.topic_id)
         except KafkaError as error:
             log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
         partitions = group.offsets.list_topic_partitions(topic.name, topic.topic_id)

@@ -40,7 +40,7 @@ class GroupChange(NamedTuple):
     value: Message | None
 
 
-def encode_changes(changes: Iterable[GroupChange]) -> list[Entry]:
+def encode_group_changes(changes: Iterable[GroupChange]) -> list[Entry]:
     """Return the changes as they are appended, in the newest version."""
     return [encode_record_entry(key, value) for key, value in changes]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from minibroker.broker.clock import Then, run_chore_in_slices
+from minibroker.broker.clock import Then, process_items_in_slices
 from minibroker.broker.groups.group_coordinator import delete_offsets_in_batches
 from minibroker.protocol.errors import KafkaError
 
@@ -21,13 +21,13 @@ log = logging.getLogger("minibroker.groups")
 MINUTE_MS = 60_000
 
 
-def expire_offsets_of_all_groups(coordinator: GroupCoordinator, then: Then) -> None:
-    """Expire the offsets of all groups in slices, then call `then`."""
-    run_chore_in_slices(
+def expire_offsets_of_all_groups(coordinator: GroupCoordinator, callback: Then) -> None:
+    """Expire the offsets of all groups in slices, then call `callback`."""
+    process_items_in_slices(
         coordinator.cluster.clock,
         lambda group: expire_offsets_of_group(coordinator, group),
         coordinator.groups.iterate_present_values(),
-        then,
+        callback,
     )
 
 

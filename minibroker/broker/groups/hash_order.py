@@ -22,7 +22,7 @@ class HashOrder(Generic[Item]):
             self._size *= 2
         self._slots: dict[int, list[Item]] = {}
 
-    def add(self, key: str, item: Item) -> None:
+    def add_item(self, key: str, item: Item) -> None:
         """Add an item. Of those in one slot, the last one is the first."""
         slot = (hash_as_java(key) * SPREAD & LONG) * self._size >> 64
         self._slots.setdefault(slot, []).append(item)
@@ -36,5 +36,5 @@ def iterate_in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
     """Return the values of a mapping in Kafka's order."""
     order: HashOrder[Item] = HashOrder(len(items))
     for key, item in items.items():
-        order.add(key, item)
+        order.add_item(key, item)
     return iter(order)

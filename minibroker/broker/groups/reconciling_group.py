@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from minibroker.broker.groups.consumer.timers import MemberTimers, TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
-from minibroker.broker.groups.group_entries import GroupChange, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -97,7 +97,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         if not changes:
             return
         gone = () if replaced is None else replaced.make_tombstones()
-        self.context.append_entries(self.group_id, [*gone, *encode_changes(changes)])
+        self.context.append_entries(self.group_id, [*gone, *encode_group_changes(changes)])
         self.context.groups[self.group_id] = self
         before = self.epoch
         for change in changes:

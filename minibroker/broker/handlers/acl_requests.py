@@ -15,9 +15,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TypeVar
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.acls import Acl, AclFilter, check_new_acl
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
@@ -53,7 +53,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], DescribedAcls] = {}
-    for _, acl in await in_slices(_find_matching_acls(context, wanted)):
+    for _, acl in await run_in_slices(_find_matching_acls(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
@@ -78,7 +78,7 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
         results=(
-            await in_slices(_run_acl_change_after_earlier_ones(context, change, CreatedAcl, len(request.creations)))
+            await run_in_slices(_run_acl_change_after_earlier_ones(context, change, CreatedAcl, len(request.creations)))
         )
     )
 
@@ -145,10 +145,12 @@ def _create_valid_acls(
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(apply_to_items_in_steps(_parse_acl_filter, request.filters))
+    wanted = await run_in_slices(apply_to_items_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(
-        filter_results=(await in_slices(_run_acl_change_after_earlier_ones(context, change, DeletedAcls, len(wanted))))
+        filter_results=(
+            await run_in_slices(_run_acl_change_after_earlier_ones(context, change, DeletedAcls, len(wanted)))
+        )
     )
 
 
@@ -226,4 +228,4 @@ def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
 def _check_types_known(*types: int) -> None:
     """Raise Unanswerable if one of the types is UNKNOWN."""
     if UNKNOWN in types:
-        raise Unanswerable("a request about ACLs with an UNKNOWN type")
+        raise UnanswerableRequest("a request about ACLs with an UNKNOWN type")

@@ -43,7 +43,7 @@ from minibroker.broker.configs.settings import (
 )
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.configs import (
     INTEGER,
     ResourceType,
@@ -155,7 +155,7 @@ def _check_open_listeners_unchanged(node: Node, changed: Iterable[str]) -> None:
 
 
 AlteredResource = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
+RequestedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 TO_ALTER: dict[int, Right] = {
     ResourceType.TOPIC: ALTER_TOPIC_CONFIGS,
@@ -172,7 +172,7 @@ GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    answers = await in_slices(
+    answers = await run_in_slices(
         change_configs_of_resources(
             context, request.resources, validate_only=request.validate_only, may_change_loggers=True
         )
@@ -181,7 +181,7 @@ async def incremental_alter_configs(
 
 
 def change_configs_of_resources(
-    context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, may_change_loggers: bool
+    context: RequestContext, resources: Sequence[RequestedResource], *, validate_only: bool, may_change_loggers: bool
 ) -> Steps[list[AlteredResource]]:
     """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
@@ -197,7 +197,7 @@ def change_configs_of_resources(
 def _alter_configs_of_resource(
     context: RequestContext,
     counts: Mapping[tuple[int, str], int],
-    resource: AskedResource,
+    resource: RequestedResource,
     *,
     validate_only: bool,
     may_change_loggers: bool,
@@ -227,7 +227,7 @@ def _alter_configs_of_resource(
     return answer
 
 
-def _compute_new_configs(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
+def _compute_new_configs(context: RequestContext, resource: RequestedResource) -> dict[str, str | None]:
     """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
     if resource.resource_type == ResourceType.TOPIC:
         return _compute_new_topic_configs(context, resource.resource_name, _parse_config_changes(resource))
@@ -240,7 +240,7 @@ def _compute_new_configs(context: RequestContext, resource: AskedResource) -> di
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _check_config_resource(resource: AskedResource) -> None:
+def _check_config_resource(resource: RequestedResource) -> None:
     """Check what does not depend on rights, as Kafka does first. Raises KafkaError(INVALID_REQUEST)."""
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
@@ -254,7 +254,7 @@ def _check_config_resource(resource: AskedResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _parse_config_changes(resource: AskedResource) -> list[ConfigChange]:
+def _parse_config_changes(resource: RequestedResource) -> list[ConfigChange]:
     for config in resource.configs:
         if config.config_operation not in ChangeKind.__members__.values():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
@@ -350,7 +350,7 @@ def _compute_new_client_metrics_configs(
     return find_config_changes(current, texts)
 
 
-def _change_logger_levels(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
+def _change_logger_levels(context: RequestContext, resource: RequestedResource, *, validate_only: bool) -> None:
     """Change the levels of loggers, unless `validate_only`. Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
     name, node_id = resource.resource_name, context.node.node_id
     if not INTEGER.fullmatch(name):
@@ -363,11 +363,15 @@ def _change_logger_levels(context: RequestContext, resource: AskedResource, *, v
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(run_steps_of_each_item(partial(_find_changes_of_resource, context), request.resources))
-    answers = await in_slices(
+    changes = await run_in_slices(
+        run_steps_of_each_item(partial(_find_changes_of_resource, context), request.resources)
+    )
+    answers = await run_in_slices(
         change_configs_of_resources(context, changes, validate_only=request.validate_only, may_change_loggers=False)
     )
-    return AlterConfigsResponse(responses=await in_slices(apply_to_items_in_steps(_make_answer, answers)))
+    return AlterConfigsResponse(
+        responses=await run_in_slices(apply_to_items_in_steps(_convert_to_resource_answer, answers))
+    )
 
 
 def _find_changes_of_resource(
@@ -380,20 +384,20 @@ def _find_changes_of_resource(
     for configs in split_into_portions(resource.configs):
         for config in configs:
             removed.pop(config.name, None)
-            changes.append(_make_change(config.name, ChangeKind.SET, config.value))
+            changes.append(_convert_to_incremental_change(config.name, ChangeKind.SET, config.value))
         yield
-    changes += [_make_change(name, ChangeKind.DELETE, None) for name in removed]
+    changes += [_convert_to_incremental_change(name, ChangeKind.DELETE, None) for name in removed]
     return ChangedResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=changes)
 
 
-def _make_change(name: str, kind: ChangeKind, value: str | None) -> ChangedResource.AlterableConfig:
+def _convert_to_incremental_change(name: str, kind: ChangeKind, value: str | None) -> ChangedResource.AlterableConfig:
     return ChangedResource.AlterableConfig(name=name, config_operation=kind, value=value)
 
 
-def _make_answer(answer: AlteredResource) -> ResourceAnswer:
+def _convert_to_resource_answer(altered_resource: AlteredResource) -> ResourceAnswer:
     return ResourceAnswer(
-        error_code=answer.error_code,
-        error_message=answer.error_message,
-        resource_type=answer.resource_type,
-        resource_name=answer.resource_name,
+        error_code=altered_resource.error_code,
+        error_message=altered_resource.error_message,
+        resource_type=altered_resource.resource_type,
+        resource_name=altered_resource.resource_name,
     )

@@ -15,7 +15,7 @@ import re
 
 from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.served import SERVED, Served, handles
+from minibroker.broker.requests.served import SERVED, ServedApi, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -41,7 +41,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != here:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
-        context.connection.authenticator.note_api_versions_sent()
+        context.connection.authenticator.mark_api_versions_sent()
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[
@@ -65,7 +65,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-def _choose_announced_version(context: RequestContext, api_key: int, served: Served) -> int:
+def _choose_announced_version(context: RequestContext, api_key: int, served: ServedApi) -> int:
     """Return the newest version of an API to announce."""
     newest = served.versions[-1]
     return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(api_key), newest)

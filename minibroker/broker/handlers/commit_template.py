@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
-from minibroker.broker.network.output_items import Refusal
+from minibroker.broker.network.output_items import ErrorAnswerItems
 from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
-from minibroker.broker.turn import Wait, find_failure, find_pending_failure
+from minibroker.broker.turn import AppendWait, find_append_failure, find_failure_of_pending_batches
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import get_response_header_version
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.commits import CommittedPartition
     from minibroker.broker.requests.context import RequestContext
     from minibroker.storage.log import Log
-    from minibroker.storage.pending import Pending
+    from minibroker.storage.pending import PendingBatches
 
 START_BYTES: Final = 8  # key, version and correlation id
 SAID: Final = Struct(">qi")  # offset and leader epoch
@@ -122,7 +122,7 @@ class OffsetCommitTemplate:
             return None
         if not log.pending.headers:
             return [self.make_answer_frame(correlation_id, None)]
-        return DueCommit(self, correlation_id, log, log.pending)
+        return DueCommitAnswer(self, correlation_id, log, log.pending)
 
     def _differs_only_in_offsets(self, frame: memoryview) -> bool:
         size_bytes = len(frame) - START_BYTES
@@ -163,12 +163,12 @@ def _make_template(
         return None
 
 
-class DueCommit:
+class DueCommitAnswer:
     """The answer to an OffsetCommit whose batch is written when the turn ends."""
 
     __slots__ = ("_correlation_id", "_log", "_pending", "_template")
 
-    def __init__(self, template: OffsetCommitTemplate, correlation_id: int, log: Log, pending: Pending) -> None:
+    def __init__(self, template: OffsetCommitTemplate, correlation_id: int, log: Log, pending: PendingBatches) -> None:
         """`pending` are the batches that are to be written to `log`."""
         self._template = template
         self._correlation_id = correlation_id
@@ -177,10 +177,10 @@ class DueCommit:
 
     def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        if find_pending_failure(self._pending) is None:
+        if find_failure_of_pending_batches(self._pending) is None:
             return [self._template.make_answer_frame(self._correlation_id, None)]
-        failure = find_failure(Wait(self._log, self._pending, codes=COORDINATOR_CODES))
-        return Refusal([self._template.make_answer_frame(self._correlation_id, failure)])
+        failure = find_append_failure(AppendWait(self._log, self._pending, translated_codes=COORDINATOR_CODES))
+        return ErrorAnswerItems([self._template.make_answer_frame(self._correlation_id, failure)])
 
 
 def _split_frame_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:

@@ -26,10 +26,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.context import Namings, RequestContext
+from minibroker.broker.requests.context import NameRepetitions, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.broker.turn import Refuse
@@ -45,7 +45,7 @@ from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import (
     Steps,
     apply_to_items_in_steps,
-    are_portions_small,
+    fit_portions_in_one_step,
     run_all_steps,
     run_steps_of_each_item,
     split_into_portions,
@@ -60,8 +60,8 @@ CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitPartition = CommitTopic.OffsetCommitRequestPartition
 CommitTopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
 CommitAnswer = CommitTopicAnswer.OffsetCommitResponsePartition
-AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
-AskedTopic = AskedGroup.OffsetFetchRequestTopics
+RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+RequestedTopic = RequestedGroup.OffsetFetchRequestTopics
 Group = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopic = Group.OffsetFetchResponseTopics
 FetchedPartition = FetchedTopic.OffsetFetchResponsePartitions
@@ -86,7 +86,9 @@ def offset_commit(
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = OffsetCommit(context, request).commit_requested_offsets()
     return (
-        run_all_steps(steps) if are_portions_small(topic.partitions for topic in request.topics) else in_slices(steps)
+        run_all_steps(steps)
+        if fit_portions_in_one_step(topic.partitions for topic in request.topics)
+        else run_in_slices(steps)
     )
 
 
@@ -272,16 +274,16 @@ def _check_committing_member(context: RequestContext, request: OffsetCommitReque
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = await in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
-        answer = await in_slices(_convert_to_response_of_version(group, request, context.version))
+        group = await run_in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
+        answer = await run_in_slices(_convert_to_response_of_version(group, request, context.version))
         _delay_until_offsets_written(context, group, partial(_set_error_of_only_group, answer))
         return answer
     response = OffsetFetchResponse()
-    namings = Namings()
+    namings = NameRepetitions()
     for asked in request.groups:
         try:
-            namings.count_repeated_name(asked.group_id)
-            group = await in_slices(_fetch_offsets_of_group(context, request, asked))
+            namings.count_or_refuse_name(asked.group_id)
+            group = await run_in_slices(_fetch_offsets_of_group(context, request, asked))
             _delay_until_offsets_written(context, group, partial(_set_error_of_group, group))
             response.groups.append(group)
         except KafkaError as error:
@@ -311,12 +313,12 @@ def _set_error_of_only_group(answer: OffsetFetchResponse, error: KafkaError) -> 
             one.committed_offset, one.error_code = NO_OFFSET, error.code
 
 
-def _convert_to_group_request(request: OffsetFetchRequest) -> AskedGroup:
+def _convert_to_group_request(request: OffsetFetchRequest) -> RequestedGroup:
     """Return a request for one group (before version 8) in the form of a request for several."""
     topics = None
     if request.topics is not None:
-        topics = [AskedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
-    return AskedGroup(group_id=request.group_id, topics=topics)
+        topics = [RequestedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
+    return RequestedGroup(group_id=request.group_id, topics=topics)
 
 
 def _convert_to_response_of_version(
@@ -361,7 +363,7 @@ def _convert_partition_to_version(partition: FetchedPartition, version: int) -> 
 
 
 def _fetch_offsets_of_group(
-    context: RequestContext, request: OffsetFetchRequest, requested: AskedGroup
+    context: RequestContext, request: OffsetFetchRequest, requested: RequestedGroup
 ) -> Steps[Group]:
     groups = context.cluster.groups
     try:
@@ -419,7 +421,7 @@ class OffsetsFetch:
                 answers.append((yield from self._fetch_offsets_of_topic(name, ZERO_UUID, ZERO_UUID, found)))
         return answers
 
-    def fetch_offsets_of_requested_topic(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
+    def fetch_offsets_of_requested_topic(self, topic: RequestedTopic) -> Steps[FetchedTopic | None]:
         """Return the partitions that were asked for, None if the topic is refused."""
         key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
         try:

@@ -22,9 +22,9 @@ from minibroker.broker.configs.resource_configs import (
     describe_logger_configs,
 )
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.partitions import check_topic_name
-from minibroker.broker.requests.context import Namings, RequestContext
+from minibroker.broker.requests.context import NameRepetitions, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     CLUSTER_NAME,
@@ -72,11 +72,13 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
         return DescribeConfigsResponse(
-            results=(await in_slices(apply_to_items_in_steps(partial(_make_error_result, error), request.resources)))
+            results=(
+                await run_in_slices(apply_to_items_in_steps(partial(_make_error_result, error), request.resources))
+            )
         )
-    namings = Namings()
+    namings = NameRepetitions()
     described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
-    results = await in_slices(
+    results = await run_in_slices(
         apply_to_items_in_steps(
             lambda resource: _describe_configs_of_resource(context, resource, namings, described), request.resources
         )
@@ -96,7 +98,7 @@ def _make_error_result(error: KafkaError, resource: DescribeConfigsRequest.Descr
 def _describe_configs_of_resource(
     context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
-    namings: Namings,
+    repetitions: NameRepetitions,
     describe_entry: Callable[[ConfigEntry], DescribedEntry],
 ) -> DescribedConfigs:
     answer = DescribedConfigs(
@@ -104,7 +106,7 @@ def _describe_configs_of_resource(
     )
     wanted = resource.configuration_keys
     try:
-        namings.count_repeated_name((resource.resource_type, resource.resource_name))
+        repetitions.count_or_refuse_name((resource.resource_type, resource.resource_name))
         authorize_config_resource(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = DESCRIBE[resource.resource_type](context, resource.resource_name)
         answer.configs = [
@@ -194,7 +196,7 @@ def _make_described_entry(request: DescribeConfigsRequest, entry: ConfigEntry) -
         read_only=entry.read_only,
         is_default=entry.source is ConfigSource.DEFAULT,
         config_source=entry.source,
-        is_sensitive=entry.setting.sensitive,
+        is_sensitive=entry.setting.is_sensitive,
         synonyms=[
             DescribedEntry.DescribeConfigsSynonym(name=name, value=value, source=source)
             for name, value, source in synonyms

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
@@ -71,7 +71,7 @@ def consumer_group_heartbeat(
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    await in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+    await run_in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     return _check_and_apply_heartbeat(context, request)
 
 
@@ -111,7 +111,7 @@ async def consumer_group_describe(
         return group
 
     return ConsumerGroupDescribeResponse(
-        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+        groups=(await run_in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
     )
 
 

@@ -14,7 +14,7 @@ Versions: 2 brought flexible fields, 3 tokens for other users.
 from __future__ import annotations
 
 from minibroker.broker.control import token_changes
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security import delegation
@@ -52,7 +52,7 @@ async def create_delegation_token(
         token_requester_principal_type=requester.type,
         token_requester_principal_name=requester.name,
     )
-    renewers = await in_slices(
+    renewers = await run_in_slices(
         apply_to_items_in_steps(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
     )
     try:
@@ -144,7 +144,7 @@ async def describe_delegation_token(
     owners = None
     if request.owners is not None:
         owners = frozenset(
-            await in_slices(
+            await run_in_slices(
                 apply_to_items_in_steps(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners)
             )
         )

@@ -16,7 +16,7 @@ import logging
 
 from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
-from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
+from minibroker.broker.requests.context import RequestContext, count_refusal, log_refusals
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
@@ -54,7 +54,7 @@ def _delete_records_of_partition(context: RequestContext, name: str, index: int,
     try:
         low_watermark = _delete_records_before(context, name, index, offset)
     except KafkaError as error:
-        count_refused(context, error, name, index)
+        count_refusal(context, error, name, index)
         return PartitionAnswer(partition_index=index, low_watermark=NO_WATERMARK, error_code=error.code)
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 

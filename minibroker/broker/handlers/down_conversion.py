@@ -22,7 +22,7 @@ from minibroker.storage.segment import Region
 MAX_CONVERTED_BYTES: Final = 1 << 20
 
 
-class WantedRecords(NamedTuple):
+class LogReadRequest(NamedTuple):
     """A client's read from a log, and the newest format that it knows; records must have attributes.
 
     It gets at most `max_converted_bytes` of converted records. With `minimum_one` it gets at least one batch, if there
@@ -37,7 +37,7 @@ class WantedRecords(NamedTuple):
     magic: int
 
 
-class Converted(NamedTuple):
+class ConvertedRecords(NamedTuple):
     """Batches in a format that the client knows. Reading continues at `next_offset`."""
 
     data: bytearray
@@ -45,18 +45,18 @@ class Converted(NamedTuple):
     next_offset: int
 
 
-class DownConversion(Exception):
+class DownConversionNeeded(Exception):
     """A read whose batches must be examined, and perhaps converted, in steps.
 
     `answer` is the partition's answer without the records. It becomes void when the log loses records.
     """
 
     def __init__(
-        self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: WantedRecords
+        self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, read_request: LogReadRequest
     ) -> None:
         self.answer = answer
         self.log = log
-        self.wanted = wanted
+        self.read_request = read_request
         self._generation = log.truncation_generation
         self._segments = list(log.segments)
         self._start_offset = log.log_start_offset
@@ -66,10 +66,10 @@ class DownConversion(Exception):
         log = self.log
         if self._generation != log.truncation_generation or self._segments != list(log.segments[: len(self._segments)]):
             return True
-        return self._start_offset != log.log_start_offset > self.wanted.offset
+        return self._start_offset != log.log_start_offset > self.read_request.offset
 
 
-def read_records_for_client_in_steps(log: Log, wanted_records: WantedRecords) -> Steps[Region | Converted | None]:
+def read_records_for_client_in_steps(log: Log, read_request: LogReadRequest) -> Steps[Region | ConvertedRecords | None]:
     """Return what to answer, or None if there are no records.
 
     Stored bytes are returned unchanged if the client knows them. Converted, they take at most `max_bytes` and
@@ -77,20 +77,20 @@ def read_records_for_client_in_steps(log: Log, wanted_records: WantedRecords) ->
     batches emptied by compaction) are skipped, as the client would fetch them again for ever. Raises `KafkaError` as
     `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
     """
-    offset = wanted_records.offset
+    offset = read_request.offset
     while True:
         region = log.read(
             offset,
-            wanted_records.max_bytes,
-            limit_offset=wanted_records.limit_offset,
-            minimum_one=wanted_records.minimum_one,
+            read_request.max_bytes,
+            limit_offset=read_request.limit_offset,
+            minimum_one=read_request.minimum_one,
         )
         if region is None:
             return None
         try:
-            if not (yield from has_newer_format(log, region, wanted_records.magic)):
+            if not (yield from has_newer_format(log, region, read_request.magic)):
                 return region
-            converted = yield from _convert_region(region, wanted_records)
+            converted = yield from _convert_region(region, read_request)
         except (OSError, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
         if converted is None or converted.size_bytes:
@@ -105,32 +105,32 @@ def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
     return (yield from log.segments[at].has_format_newer_than(magic, region.position, end))
 
 
-def _convert_region(region: Region, wanted_records: WantedRecords) -> Steps[Converted | None]:
+def _convert_region(region: Region, read_request: LogReadRequest) -> Steps[ConvertedRecords | None]:
     """Convert as much of the region as fits; return None if not even one batch fits."""
     out = bytearray()
-    max_bytes = min(wanted_records.max_bytes, wanted_records.max_converted_bytes)
-    next_offset = wanted_records.offset
+    max_bytes = min(read_request.max_bytes, read_request.max_converted_bytes)
+    next_offset = read_request.offset
     for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
         try:
-            converted = yield from _convert_batch(region, position, header, wanted_records)
+            converted = yield from _convert_batch(region, position, header, read_request)
         except KafkaError:
             if not out:
                 raise
             break  # it is the first batch of the next request
-        if len(out) + len(converted) > max_bytes and (out or not wanted_records.minimum_one):
-            return Converted(out, len(out), next_offset) if out else None
+        if len(out) + len(converted) > max_bytes and (out or not read_request.minimum_one):
+            return ConvertedRecords(out, len(out), next_offset) if out else None
         out += converted
         next_offset = header.next_offset
-    return Converted(out, len(out), next_offset)
+    return ConvertedRecords(out, len(out), next_offset)
 
 
 def _convert_batch(
-    region: Region, position: int, header: BatchHeader, wanted_records: WantedRecords
+    region: Region, position: int, header: BatchHeader, read_request: LogReadRequest
 ) -> Steps[bytes | bytearray]:
     data = yield from read_stored_batch_in_steps(region.file, position, header)
     yield
-    if header.magic > wanted_records.magic:
-        return (yield from down_convert_batch_in_steps(data, header, wanted_records.magic, wanted_records.offset))
+    if header.magic > read_request.magic:
+        return (yield from down_convert_batch_in_steps(data, header, read_request.magic, read_request.offset))
     if header.attributes & ELIDED_BIT:
         return (yield from restore_attributes_in_steps(data, header))
     return data

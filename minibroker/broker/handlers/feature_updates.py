@@ -11,7 +11,7 @@ validate_only, 2 one answer for all features.
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.features import FeatureUpdate
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -29,24 +29,24 @@ LAST_WITH_RESULTS = 1
 @handles(ApiKey.UPDATE_FEATURES, durable=True)
 async def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER))
-    updates = await in_slices(apply_to_items_in_steps(_read_update, request.feature_updates))
+    updates = await run_in_slices(apply_to_items_in_steps(_parse_feature_update, request.feature_updates))
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
-        await in_slices(
+        await run_in_slices(
             context.cluster.controller.update_features_in_steps(list(latest.values()), validate_only=validate_only)
         )
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         raise KafkaError(error.code, reason) from error
     listed = updates if context.version <= LAST_WITH_RESULTS else []
-    results = await in_slices(apply_to_items_in_steps(_make_result, listed))
+    results = await run_in_slices(apply_to_items_in_steps(_make_feature_result, listed))
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _read_update(update: UpdateFeaturesRequest.FeatureUpdateKey) -> FeatureUpdate:
+def _parse_feature_update(update: UpdateFeaturesRequest.FeatureUpdateKey) -> FeatureUpdate:
     return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
 
 
-def _make_result(update: FeatureUpdate) -> FeatureResult:
+def _make_feature_result(update: FeatureUpdate) -> FeatureResult:
     return FeatureResult(feature=update.name, error_message=ErrorCode.NONE.name)

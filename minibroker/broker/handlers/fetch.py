@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
-from minibroker.broker.handlers.down_conversion import DownConversion
+from minibroker.broker.handlers.down_conversion import DownConversionNeeded
 from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, FetchReading
 from minibroker.broker.handlers.long_fetch_reading import LongFetchReading, make_long_fetch_reading
 from minibroker.broker.handlers.watching import WATCHED_MAX, PartitionWatch
@@ -56,7 +56,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
     reading = FetchReading(context, request, session, wanted)
     try:
         reading.read_partitions()
-    except DownConversion:
+    except DownConversionNeeded:
         return _read_long_fetch(make_long_fetch_reading(reading))
     if reading.can_answer_now() or request.max_wait_ms <= 0:
         return reading.make_response()
@@ -64,15 +64,15 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
 
 
 async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    session, wanted = await in_slices(_find_session_and_partitions(context, request))
+    session, wanted = await run_in_slices(_find_session_and_partitions(context, request))
     return await _read_long_fetch(LongFetchReading(context, request, session, wanted))
 
 
 async def _read_long_fetch(reading: LongFetchReading) -> FetchResponse:
-    await in_slices(reading.read_all_partitions())
+    await run_in_slices(reading.read_all_partitions())
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
     if reading.can_answer_now() or reading.request.max_wait_ms <= 0 or not has_room:
-        return await in_slices(reading.make_response_in_steps())
+        return await run_in_slices(reading.make_response_in_steps())
     return await _wait_and_reread_partitions(reading)
 
 
@@ -87,8 +87,8 @@ async def _wait_and_reread_partitions(reading: FetchReading) -> FetchResponse:
             is_late = watch.is_late
             try:
                 await reading.reread_grown_partitions(watch)
-            except DownConversion:  # a change of the topic makes it necessary
-                return await in_slices(make_long_fetch_reading(reading).read_partitions_and_respond())
+            except DownConversionNeeded:  # a change of the topic makes it necessary
+                return await run_in_slices(make_long_fetch_reading(reading).read_partitions_and_respond())
             if is_late or reading.can_answer_now() or reading.unreadable > unreadable:
                 return await reading.build_response()
 

@@ -12,9 +12,9 @@ from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.handlers.down_conversion import (
     MAX_CONVERTED_BYTES,
-    Converted,
-    DownConversion,
-    WantedRecords,
+    ConvertedRecords,
+    DownConversionNeeded,
+    LogReadRequest,
 )
 from minibroker.broker.metadata.leaders import (
     find_preferred_read_replica,
@@ -104,7 +104,7 @@ class FetchReading:
         self.answers: list[Answered] = []
 
     def read_partitions(self) -> None:
-        """Read all partitions now. Raises DownConversion if records must be converted, which takes several steps."""
+        """Read all partitions now. Raises DownConversionNeeded if records must be converted, in several steps."""
         self._reset_answers()
         for fetched in self.wanted:
             answer, size_bytes = self._read_partition(fetched, self._count_response_bytes_left())
@@ -210,7 +210,7 @@ class FetchReading:
             return answer, 0
         elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
         if elided or version < FIRST_WITH_FORMAT_2:
-            raise DownConversion(answer, log, self._plan_log_read(fetched_partition, limit, bytes_left))
+            raise DownConversionNeeded(answer, log, self._plan_log_read(fetched_partition, limit, bytes_left))
         region = log.read(
             fetched_partition.fetch_offset,
             min(fetched_partition.max_bytes, bytes_left),
@@ -225,7 +225,7 @@ class FetchReading:
         answer: PartitionAnswer,
         log: Log,
         limit_offset: int,
-        region: Region | Converted | None,
+        region: Region | ConvertedRecords | None,
     ) -> tuple[PartitionAnswer, int]:
         """Return the answer with the records that were read, and their size in bytes."""
         if region is None:
@@ -237,13 +237,13 @@ class FetchReading:
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
                 for one in log.list_aborted_transactions(fetched_partition.fetch_offset, region.next_offset)
             ]
-        answer.records = region.data if isinstance(region, Converted) else region
+        answer.records = region.data if isinstance(region, ConvertedRecords) else region
         return answer, region.size_bytes
 
-    def _plan_log_read(self, fetched_partition: FetchedPartition, limit: int, bytes_left: int) -> WantedRecords:
+    def _plan_log_read(self, fetched_partition: FetchedPartition, limit: int, bytes_left: int) -> LogReadRequest:
         """Return what to read. If the client does not know the stored format, it asks for an older one."""
         version = self.context.version
-        return WantedRecords(
+        return LogReadRequest(
             fetched_partition.fetch_offset,
             min(fetched_partition.max_bytes, bytes_left),
             max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
@@ -278,7 +278,7 @@ class FetchReading:
                 watch.register_as_waiter(partition.waiters)
 
     async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
-        """Read what `watch` has seen. Raises DownConversion as `read_partitions` does."""
+        """Read what `watch` has seen. Raises DownConversionNeeded as `read_partitions` does."""
         watch.grown, watch.has_changed = {}, False
         self.read_partitions()
 

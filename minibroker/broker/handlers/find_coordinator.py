@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 
 from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -49,11 +49,11 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
     is_known = request.key_type != SHARE_KEY or context.version >= FIRST_WITH_SHARE_KEYS
     if is_known and (context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys):
         with contextlib.suppress(KafkaError):  # each key is answered with the error below
-            await in_slices(
+            await run_in_slices(
                 context.cluster.coordinators.get_coordinator_by_key_type(request.key_type).log.create_topic_in_steps()
             )
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
-        coordinators = await in_slices(
+        coordinators = await run_in_slices(
             apply_to_items_in_steps(
                 lambda key: _make_coordinator_answer(context, key, request.key_type), request.coordinator_keys
             )

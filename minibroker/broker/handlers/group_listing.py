@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.groups.hash_order import HashOrder
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
@@ -48,7 +48,7 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
         return group
 
     return DescribeGroupsResponse(
-        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.groups)))
+        groups=(await run_in_slices(apply_to_distinct_items_in_steps(describe_group, request.groups)))
     )
 
 
@@ -91,7 +91,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
                 group_state=group.state_name,
                 group_type=group.type.value,
             )
-            order.add(group.group_id, listed)
+            order.add_item(group.group_id, listed)
     response = ListGroupsResponse()
     for listed in order:
         response.groups.append(listed)
@@ -102,7 +102,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
 @handles(ApiKey.DELETE_GROUPS)
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
-    results = await in_slices(
+    results = await run_in_slices(
         apply_to_items_in_steps(
             lambda group_id: DeletedGroup(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
         )

@@ -13,7 +13,7 @@ brought static members, SyncGroup 5 protocol type and name, LeaveGroup 3 several
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import GivenUp, Promise
+from minibroker.broker.delayed_operations import GivenUpForMemory, Promise
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller
 from minibroker.broker.requests.context import RequestContext
@@ -60,7 +60,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         response = await joined
     except KafkaError as error:
         response = JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code)
-    except GivenUp:
+    except GivenUpForMemory:
         if isinstance(group, ClassicGroup):
             group.remove_member_waiting_to_join(joined)
         raise

@@ -19,9 +19,9 @@ import logging
 import os
 from collections import defaultdict
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
+from minibroker.broker.requests.context import RequestContext, count_refusal, log_refusals
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
@@ -57,7 +57,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     context.authorize(DESCRIBE_CLUSTER)
     asked = _get_requested_partitions(request)
     directories = context.cluster.logs.directories
-    results = await in_slices(
+    results = await run_in_slices(
         run_steps_of_each_item(lambda directory: _describe_log_directory(context, directory, asked), directories)
     )
     return DescribeLogDirsResponse(results=results)
@@ -126,7 +126,7 @@ async def alter_replica_log_dirs(
             _begin_log_move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
-            count_refused(context, error, name, index)
+            count_refusal(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
         await pause()
     log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
@@ -151,7 +151,7 @@ def _begin_log_move(context: RequestContext, name: str, index: int, path: str) -
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not partition.has_local_log or context.node.node_id not in partition.replicas:
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no replica here.")
-    cluster.moves.start_move(partition, directory)
+    cluster.moves.start_log_move(partition, directory)
 
 
 def _get_log_directory(context: RequestContext, path: str) -> LogDirectory:

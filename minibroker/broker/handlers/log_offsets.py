@@ -28,7 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.leaders import get_hosted_partition, get_led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -46,11 +46,11 @@ from minibroker.protocol.steps import Steps, apply_to_items_in_steps, count_item
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
-AskedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 EpochTopicAnswer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochAnswer = EpochTopicAnswer.EpochEndOffset
-AskedEpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-AskedEpoch = AskedEpochTopic.OffsetForLeaderPartition
+RequestedEpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+RequestedEpoch = RequestedEpochTopic.OffsetForLeaderPartition
 
 READ_COMMITTED = 1
 NO_EPOCH = -1
@@ -83,12 +83,14 @@ class FoundOffset(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     partitions = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await in_slices(count_items_in_steps((name, partition.partition_index) for name, partition in partitions))
+    counts = await run_in_slices(
+        count_items_in_steps((name, partition.partition_index) for name, partition in partitions)
+    )
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await in_slices(_make_offset_answer(context, request, name, partition, counts[key] > 1))
+            answers[key] = await run_in_slices(_make_offset_answer(context, request, name, partition, counts[key] > 1))
             await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
@@ -98,7 +100,7 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
 
 
 def _make_offset_answer(
-    context: RequestContext, request: ListOffsetsRequest, name: str, requested: AskedPartition, is_named_twice: bool
+    context: RequestContext, request: ListOffsetsRequest, name: str, requested: RequestedPartition, is_named_twice: bool
 ) -> Steps[PartitionAnswer]:
     try:
         context.authorize(DESCRIBE_TOPIC, name)
@@ -194,18 +196,18 @@ def _find_first_leader_epoch(partition: Partition) -> int:
 async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    def find_epoch_ends_of_topic(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
+    def find_epoch_ends_of_topic(topic: RequestedEpochTopic) -> Steps[EpochTopicAnswer]:
         partitions = yield from apply_to_items_in_steps(
             partial(_make_epoch_end_answer, context, topic.topic), topic.partitions
         )
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
     return OffsetForLeaderEpochResponse(
-        topics=(await in_slices(run_steps_of_each_item(find_epoch_ends_of_topic, request.topics)))
+        topics=(await run_in_slices(run_steps_of_each_item(find_epoch_ends_of_topic, request.topics)))
     )
 
 
-def _make_epoch_end_answer(context: RequestContext, topic: str, requested: AskedEpoch) -> EpochAnswer:
+def _make_epoch_end_answer(context: RequestContext, topic: str, requested: RequestedEpoch) -> EpochAnswer:
     try:
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)

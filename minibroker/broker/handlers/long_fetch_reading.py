@@ -6,9 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
-from minibroker.broker.handlers.down_conversion import Converted, DownConversion, read_records_for_client_in_steps
+from minibroker.broker.handlers.down_conversion import (
+    ConvertedRecords,
+    DownConversionNeeded,
+    read_records_for_client_in_steps,
+)
 from minibroker.broker.handlers.fetch_reading import (
     PORTION,
     UNREADABLE,
@@ -73,11 +77,11 @@ class LongFetchReading(FetchReading):
         grown, watch.grown = watch.grown, {}
         if watch.has_changed or watch.is_late:
             watch.has_changed = False
-            await in_slices(self.read_all_partitions())
+            await run_in_slices(self.read_all_partitions())
             return
         for partition in grown:
             for fetched in self.places.get(partition, ()):
-                await in_slices(self._reread_partition(fetched))
+                await run_in_slices(self._reread_partition(fetched))
                 await pause()
 
     def _reread_partition(self, fetched_partition: FetchedPartition) -> Steps[None]:
@@ -105,11 +109,11 @@ class LongFetchReading(FetchReading):
         while True:
             try:
                 return self._read_partition(fetched_partition, self._count_response_bytes_left())
-            except DownConversion as needed:
+            except DownConversionNeeded as needed:
                 conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
-            result: Region | Converted | KafkaError | None
+            result: Region | ConvertedRecords | KafkaError | None
             try:
-                result = yield from read_records_for_client_in_steps(conversion.log, conversion.wanted)
+                result = yield from read_records_for_client_in_steps(conversion.log, conversion.read_request)
             except KafkaError as error:
                 result = error.with_traceback(None)
             if not conversion.must_reread_log():
@@ -118,15 +122,15 @@ class LongFetchReading(FetchReading):
     def _make_answer_of_converted_records(
         self,
         fetched_partition: FetchedPartition,
-        conversion: DownConversion,
-        read_result: Region | Converted | KafkaError | None,
+        conversion: DownConversionNeeded,
+        read_result: Region | ConvertedRecords | KafkaError | None,
     ) -> tuple[PartitionAnswer, int]:
         if isinstance(read_result, KafkaError):
             return self._make_error_answer(fetched_partition, read_result.code), 0
-        if isinstance(read_result, Converted) and read_result.next_offset < conversion.wanted.limit_offset:
+        if isinstance(read_result, ConvertedRecords) and read_result.next_offset < conversion.read_request.limit_offset:
             self.urgent = True  # there is more, which the next fetch converts
         return self._set_answer_records(
-            fetched_partition, conversion.answer, conversion.log, conversion.wanted.limit_offset, read_result
+            fetched_partition, conversion.answer, conversion.log, conversion.read_request.limit_offset, read_result
         )
 
     # --- answering ------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ class LongFetchReading(FetchReading):
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
     async def build_response(self) -> FetchResponse:
-        return await in_slices(self.make_response_in_steps())
+        return await run_in_slices(self.make_response_in_steps())
 
     def read_partitions_and_respond(self) -> Steps[FetchResponse]:
         """Read all partitions for the last time, and return the answer."""
@@ -158,7 +162,7 @@ class LongFetchReading(FetchReading):
         for key, partitions in runs:
             topics.append(self._make_topic_answer(key))
             if self.context.may_take_apart:
-                topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
+                topics[-1].partitions = _AnswersMadeOnDemand(self, partitions)  # type: ignore[assignment]
                 continue
             for named in split_into_portions(partitions):
                 topics[-1].partitions += map(self.get_answer_and_update_session, named)
@@ -201,7 +205,7 @@ class LongFetchReading(FetchReading):
         )
 
 
-class _Answers:
+class _AnswersMadeOnDemand:
     """The answers for partitions. Each is built when it is encoded, and not kept."""
 
     def __init__(self, reading: LongFetchReading, partitions: list[FetchedPartition]) -> None:

@@ -19,7 +19,7 @@ import logging
 from functools import partial
 
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.cluster_description import encode_authorized_cluster_operations
 from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import (
@@ -30,7 +30,7 @@ from minibroker.broker.metadata.partitions import (
     Topic,
     check_topic_name,
 )
-from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
+from minibroker.broker.requests.context import RequestContext, count_refusal, log_refusals
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
@@ -50,7 +50,7 @@ log = logging.getLogger("minibroker.metadata")
 
 TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = TopicAnswer.MetadataResponsePartition
-AskedTopic = MetadataRequest.MetadataRequestTopic
+RequestedTopic = MetadataRequest.MetadataRequestTopic
 
 WITHOUT_OFFLINE_REPLICAS = 0
 FIRST_WITH_NULL_FOR_ALL = 1
@@ -61,12 +61,12 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 @handles(ApiKey.METADATA, durable=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    topics = await in_slices(_describe_topics(context, request))
+    topics = await run_in_slices(_describe_topics(context, request))
     if any([topic.error_code for topic in topics]):
         context.cache_place = None  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        await in_slices(apply_to_items_in_steps(partial(_add_authorized_operations, context), topics))
+        await run_in_slices(apply_to_items_in_steps(partial(_add_authorized_operations, context), topics))
     return MetadataResponse(
         brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,
@@ -119,7 +119,7 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _have_too_many_partitions(context, names)):
         create = False
-        count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
+        count_refusal(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
     answers = yield from run_steps_of_each_item(lambda name: _describe_topic_by_name(context, name, create), names)
     yield from names.release_keys_in_steps()
     return answers
@@ -137,7 +137,7 @@ def _have_too_many_partitions(context: RequestContext, names: KeyCounts[str]) ->
     return missing * each_count > MAXIMUM_PARTITIONS_PER_REQUEST
 
 
-def _make_topic_error(requested: AskedTopic) -> TopicAnswer:
+def _make_topic_error(requested: RequestedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=requested.name or "", topic_id=requested.topic_id)
 
 
@@ -172,7 +172,7 @@ def _find_or_create_topic(context: RequestContext, name: str, create: bool) -> S
             yield from _auto_create_topic(context, name)
         except KafkaError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another request may be creating it
-                count_refused(context, error, name)
+                count_refusal(context, error, name)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

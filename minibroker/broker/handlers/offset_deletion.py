@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.handlers.committed_offsets import delay_until_offsets_durable, put_unknown_topics_first
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -25,8 +25,8 @@ from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_steps_
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
 
-AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-AskedPartition = AskedTopic.OffsetDeleteRequestPartition
+RequestedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+RequestedPartition = RequestedTopic.OffsetDeleteRequestPartition
 TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
@@ -38,7 +38,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(run_steps_of_each_item(partial(_make_topic_answer, context, group), to_answer))
+    topics = await run_in_slices(run_steps_of_each_item(partial(_make_topic_answer, context, group), to_answer))
     for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
@@ -67,11 +67,11 @@ def _find_group(context: RequestContext, group_id: str) -> Group:
     return group
 
 
-def _make_topic_answer(context: RequestContext, group: Group, requested: AskedTopic) -> Steps[TopicAnswer]:
+def _make_topic_answer(context: RequestContext, group: Group, requested: RequestedTopic) -> Steps[TopicAnswer]:
     topic, is_allowed = context.find_topic(requested.name), context.allows(READ_TOPIC, requested.name, is_needed=True)
     subscribed = group.is_subscribed_to(requested.name)
 
-    def make_partition_answer(partition: AskedPartition) -> PartitionAnswer:
+    def make_partition_answer(partition: RequestedPartition) -> PartitionAnswer:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if not is_allowed:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import commit_partition_changes, return_live_replicas_to_isr
 from minibroker.broker.control.reassignments import make_reassignment, make_reassignment_cancellation
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -32,7 +32,7 @@ from minibroker.protocol.messages.replicas import (
 )
 from minibroker.protocol.steps import Steps, split_into_portions
 
-AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
+RequestedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 ReassignedTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 AlteredPartition = ReassignedTopic.ReassignablePartitionResponse
 OngoingReassignment = ListPartitionReassignmentsResponse.OngoingTopicReassignment
@@ -46,7 +46,7 @@ async def alter_partition_reassignments(
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
-        return await in_slices(_make_error_response(request, error))
+        return await run_in_slices(_make_error_response(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
@@ -83,7 +83,7 @@ def _alter_reassignments_of_partitions(
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
     name: str,
-    partitions: Sequence[AskedPartition],
+    partitions: Sequence[RequestedPartition],
 ) -> list[AlteredPartition]:
     """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord | None] = []
@@ -114,7 +114,7 @@ def _make_reassignment_change(
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
     partition: Partition,
-    requested: AskedPartition,
+    requested: RequestedPartition,
 ) -> PartitionChangeRecord | None:
     if requested.replicas is None:
         return make_reassignment_cancellation(context.cluster, partition)

@@ -25,7 +25,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.produce_template import (
     remember_produce_template,
     remember_refusal_template,
@@ -33,11 +33,11 @@ from minibroker.broker.handlers.produce_template import (
 )
 from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader_answer
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.context import RequestContext, count_refusal, log_refusals
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
-from minibroker.broker.turn import Wait
+from minibroker.broker.turn import AppendWait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -120,7 +120,7 @@ def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
-    return in_slices(_produce_in_steps(context, request))
+    return run_in_slices(_produce_in_steps(context, request))
 
 
 def _is_quick_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
@@ -189,7 +189,7 @@ def _make_produce_response(
 ) -> ProduceResponse | None:
     if request.acks == 0:
         if failed:
-            raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
+            raise UnanswerableRequest(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
     response = ProduceResponse(responses=answers)
     if failed and context.version >= FIRST_WITH_LEADERS:
@@ -249,7 +249,7 @@ def _check_may_write(context: RequestContext, request: ProduceRequest, partition
 
 def _find_partition_and_records_to_append(
     context: RequestContext, request: ProduceRequest, name_or_id: str | bytes, requested: PartitionData
-) -> tuple[Partition, memoryview, Wait | None]:
+) -> tuple[Partition, memoryview, AppendWait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.
 
     Raises KafkaError.
@@ -270,7 +270,7 @@ def _append_batch(
     request: ProduceRequest,
     index: int,
     validated: ValidatedBatches,
-    transaction_wait: Wait | None,
+    transaction_wait: AppendWait | None,
     now_ms: int,
 ) -> PartitionAnswer:
     """Append an validated batch unless it is a repetition. The answer waits until it is written, or also synced."""
@@ -296,19 +296,19 @@ def _append_batch(
         log_start_offset=log.log_start_offset,
     )
     if must_sync or pending is not None:
-        _delay_answer_until_appended(context, request, Wait(log, pending, must_sync), answer)
+        _delay_answer_until_appended(context, request, AppendWait(log, pending, must_sync), answer)
     if transaction_wait is not None:
         _delay_answer_until_appended(context, request, transaction_wait, answer)
     return answer
 
 
 def _delay_answer_until_appended(
-    context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer
+    context: RequestContext, request: ProduceRequest, wait: AppendWait, answer: PartitionAnswer
 ) -> None:
     if request.acks:
         context.delay_answer_until_over(wait, partial(set_write_error, answer))
     else:
-        context.cluster.turn.call_when_over(wait, partial(_close_connection_if_failed, context))
+        context.cluster.turn.call_when_wait_is_over(wait, partial(_close_connection_if_failed, context))
 
 
 def _close_connection_if_failed(context: RequestContext, failure: KafkaError | None) -> None:
@@ -320,7 +320,7 @@ def _close_connection_if_failed(context: RequestContext, failure: KafkaError | N
 
 def _add_to_transaction(
     context: RequestContext, partition: Partition, records: Bytes, transactional_id: str
-) -> Wait | None:
+) -> AppendWait | None:
     from minibroker.broker.transactions.verification import verify_produced_batch  # most producers have no transactions
 
     header = read_header(records)
@@ -333,7 +333,7 @@ def _make_partition_error(
     context: RequestContext, name_or_id: str | bytes, index: int, error: KafkaError
 ) -> PartitionAnswer:
     topic = context.find_topic(name_or_id)
-    count_refused(
+    count_refusal(
         context, error, topic.name if topic is not None else name_or_id if isinstance(name_or_id, str) else "?", index
     )
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)

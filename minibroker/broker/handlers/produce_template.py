@@ -17,12 +17,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.network.output_items import Refusal
-from minibroker.broker.requests.context import Reason, log_reason
+from minibroker.broker.network.output_items import ErrorAnswerItems
+from minibroker.broker.requests.context import RefusalReason, log_refusal_reason
 from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
-from minibroker.broker.turn import find_pending_failure
+from minibroker.broker.turn import find_failure_of_pending_batches
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import get_response_header_version
@@ -40,7 +40,7 @@ from minibroker.storage.validation import is_plain_batch, validate_plain_batch
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.requests.context import RequestContext
-    from minibroker.storage.pending import Pending
+    from minibroker.storage.pending import PendingBatches
 
 log = logging.getLogger("minibroker.produce")
 
@@ -209,11 +209,11 @@ class ProduceTemplate(Template):
         try:
             first_offset = partition.append_batches(cluster.turn, records, headers)
         except KafkaError as error:
-            return Refusal([self.make_refusal_frame(correlation_id, error)])
+            return ErrorAnswerItems([self.make_refusal_frame(correlation_id, error)])
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
         if first_offset < log.log_end_offset:
             return [self.make_answer_frame(correlation_id, first_offset, append_time_ms, log.log_start_offset)]
-        return DueProduce(self, correlation_id, log.pending, first_offset, append_time_ms, log.log_start_offset)
+        return DueProduceAnswer(self, correlation_id, log.pending, first_offset, append_time_ms, log.log_start_offset)
 
     def _is_already_in_transaction(self, cluster: Broker, records: memoryview) -> bool:
         """Return whether the partition is in the batch's transaction already, without a wait. Raises KafkaError."""
@@ -233,7 +233,12 @@ class RefusalTemplate(Template):
     __slots__ = ("_answer", "_denied", "_reason")
 
     def __init__(
-        self, context: RequestContext, head: bytes, others: dict[bytes, Template], topic: TopicAnswer, reason: Reason
+        self,
+        context: RequestContext,
+        head: bytes,
+        others: dict[bytes, Template],
+        topic: TopicAnswer,
+        reason: RefusalReason,
     ) -> None:
         """Remember a request whose whole answer is `topic`."""
         super().__init__(context, head, others)
@@ -247,8 +252,10 @@ class RefusalTemplate(Template):
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
         audit.log_verdict(*self._denied, is_allowed=False)
-        log_reason(self.client_id, log, self.key, self._reason)
-        return Refusal([SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer])
+        log_refusal_reason(self.client_id, log, self.key, self._reason)
+        return ErrorAnswerItems(
+            [SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer]
+        )
 
 
 def remember_produce_template(
@@ -265,7 +272,9 @@ def remember_produce_template(
     _remember_template(context, records_bytes, ProduceTemplate, partition, transactional_id, topic)
 
 
-def remember_refusal_template(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
+def remember_refusal_template(
+    context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: RefusalReason
+) -> None:
     """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
@@ -298,7 +307,7 @@ def _get_frame_start_before_records(frame: memoryview, version: int, records_byt
     return bytes(frame[START_BYTES : len(frame) - behind_bytes])
 
 
-class DueProduce:
+class DueProduceAnswer:
     """The answer to a Produce whose batch is written when the turn ends."""
 
     __slots__ = ("_append_time_ms", "_correlation_id", "_first_offset", "_log_start_offset", "_pending", "_template")
@@ -307,7 +316,7 @@ class DueProduce:
         self,
         template: ProduceTemplate,
         correlation_id: int,
-        pending: Pending,
+        pending: PendingBatches,
         first_offset: int,
         append_time_ms: int,
         log_start_offset: int,
@@ -321,14 +330,14 @@ class DueProduce:
 
     def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        failure = find_pending_failure(self._pending)
+        failure = find_failure_of_pending_batches(self._pending)
         if failure is None:
             return [
                 self._template.make_answer_frame(
                     self._correlation_id, self._first_offset, self._append_time_ms, self._log_start_offset
                 )
             ]
-        return Refusal([self._template.make_refusal_frame(self._correlation_id, failure)])
+        return ErrorAnswerItems([self._template.make_refusal_frame(self._correlation_id, failure)])
 
 
 def set_write_error(answer: PartitionAnswer, failure: KafkaError) -> None:

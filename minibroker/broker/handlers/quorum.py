@@ -13,7 +13,7 @@ Not implemented: controller listeners; a voter's addresses are those of its node
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
@@ -41,14 +41,16 @@ UNKNOWN_TIME = -1
 @handles(ApiKey.DESCRIBE_QUORUM)
 async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
-    asked = await in_slices(
+    asked = await run_in_slices(
         apply_to_items_in_steps(
             lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
         )
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
-            topics=(await in_slices(run_steps_of_each_item(lambda one: _make_unknown_partition_answers(*one), asked)))
+            topics=(
+                await run_in_slices(run_steps_of_each_item(lambda one: _make_unknown_partition_answers(*one), asked))
+            )
         )
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_quorum_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
@@ -121,7 +123,7 @@ def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) 
 
 
 def _make_fixed_voters_error(
-    context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, thing: str, action: str
+    context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, subject: str, action: str
 ) -> KafkaError:
     context.authorize(ALTER_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     cluster_id = context.cluster.cluster_id
@@ -129,7 +131,7 @@ def _make_fixed_voters_error(
         message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
         return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-        return KafkaError(ErrorCode.INVALID_REQUEST, f"{thing} voter request didn't include a valid voter")
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"{subject} voter request didn't include a valid voter")
     is_dynamic = context.cluster.metadata_log.kraft_version > 0
     reason = "all of it is one process" if is_dynamic else "the kraft.version feature is 0"
     message = f"Cluster doesn't support {action} voter because {reason}"

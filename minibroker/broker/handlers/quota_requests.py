@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import (
     EntityFilter,
@@ -79,13 +79,13 @@ def _sort_entity_by_type(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await in_slices(apply_to_items_in_steps(_parse_quota_entity, request.entries))
-    counts = await in_slices(count_items_in_steps(named))
+    named = await run_in_slices(apply_to_items_in_steps(_parse_quota_entity, request.entries))
+    counts = await run_in_slices(count_items_in_steps(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = AlteredQuotas(error_message=None)
-        answer.entity = await in_slices(apply_to_items_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
+        answer.entity = await run_in_slices(apply_to_items_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:

@@ -13,9 +13,9 @@ Not implemented: GSSAPI, which is not enabled.
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.exchanges import Reply
+from minibroker.broker.security.exchanges import SaslReply
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (
@@ -33,7 +33,7 @@ async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest)
         authenticator.client_id = context.client_id
         return await authenticator.begin_sasl_exchange(request.mechanism, context.version, _make_handshake_response)
     if context.connection.must_authenticate:
-        raise Unanswerable("it authenticates more than once a second")
+        raise UnanswerableRequest("it authenticates more than once a second")
     return _make_handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
 
 
@@ -47,10 +47,10 @@ async def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRe
     if connection.authenticator is not None and connection.must_authenticate:
         return await connection.authenticator.evaluate_token(bytes(request.auth_bytes), _make_authenticate_response)
     message = "SaslAuthenticate request received after successful authentication"
-    return _make_authenticate_response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
+    return _make_authenticate_response(SaslReply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
 
 
-def _make_authenticate_response(reply: Reply) -> SaslAuthenticateResponse:
+def _make_authenticate_response(reply: SaslReply) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=reply.error_code,
         error_message=reply.message,

@@ -9,7 +9,7 @@ Versions: there is only 0 of both.
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -46,10 +46,10 @@ async def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        counts = await in_slices(count_items_in_steps(user.name for user in request.users))
+        counts = await run_in_slices(count_items_in_steps(user.name for user in request.users))
     else:
-        counts = await in_slices(count_items_in_steps(dict.fromkeys(name for name, _ in sorted(known))))
-    results = await in_slices(
+        counts = await run_in_slices(count_items_in_steps(dict.fromkeys(name for name, _ in sorted(known))))
+    results = await run_in_slices(
         apply_to_items_in_steps(lambda name: _describe_scram_credentials(context, name, counts[name]), list(counts))
     )
     return DescribeUserScramCredentialsResponse(results=results)
@@ -85,7 +85,7 @@ async def alter_user_scram_credentials(
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
         await pause()
-    results = await in_slices(
+    results = await run_in_slices(
         apply_to_items_in_steps(lambda one: _alter_scram_credentials(context, *one), by_user.items())
     )
     return AlterUserScramCredentialsResponse(results=results)

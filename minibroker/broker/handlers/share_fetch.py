@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from minibroker.broker.configs.group_settings import get_group_config
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.handlers.fetch_reading import PORTION, count_extra_length_bytes, measure_answer_bytes
 from minibroker.broker.handlers.watching import PartitionWatch
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -38,7 +38,7 @@ from minibroker.broker.share.share_partitions import (
     check_member_id,
 )
 from minibroker.broker.share.states import ShareKey
-from minibroker.broker.turn import Wait
+from minibroker.broker.turn import AppendWait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_fetch import (
@@ -91,34 +91,36 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     _check_fetch_limits(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
+    session = await run_in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = ShareFetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack))
+            wait = await run_in_slices(
+                _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
+            )
             context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_share_session(key))
-        return await in_slices(fetching.make_response())
+        await run_in_slices(context.cluster.shares.end_share_session(key))
+        return await run_in_slices(fetching.make_response())
     if not request.is_renew_ack:
-        made = await in_slices(fetching.open_share_partitions())
-        if not (await in_slices(fetching.acquire_records_at_first(made, is_last_attempt=request.max_wait_ms <= 0))):
+        made = await run_in_slices(fetching.open_share_partitions())
+        if not (await run_in_slices(fetching.acquire_initial_records(made, is_last_attempt=request.max_wait_ms <= 0))):
             await _acquire_when_records_arrive(fetching)
-    return await in_slices(fetching.make_response())
+    return await run_in_slices(fetching.make_response())
 
 
 async def _acquire_when_records_arrive(fetching: ShareFetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with PartitionWatch(fetching.context, fetching.request.max_wait_ms) as watch:
-        await in_slices(fetching.add_watch_to_partitions(watch))
+        await run_in_slices(fetching.add_watch_to_partitions(watch))
         is_enough = False
         while not is_enough:
             await watch.make_promise_of_change()
-            is_enough = await in_slices(fetching.acquire_records_of_changed_partitions(watch))
+            is_enough = await run_in_slices(fetching.acquire_records_of_changed_partitions(watch))
 
 
 def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
@@ -236,7 +238,7 @@ class ShareFetching:
         self.context.get_led_partition(name, shared_partition[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def acquire_records_at_first(
+    def acquire_initial_records(
         self, opened_partitions: dict[SharedPartition, None], *, is_last_attempt: bool
     ) -> Steps[bool]:
         """Do as `acquire_records_if_ready`, but as in Kafka, a share partition that nobody has used yet comes alone.
@@ -320,13 +322,13 @@ class ShareFetching:
             return None
 
     def _acquire_records(
-        self, shared_partition: SharedPartition, records_left: int, left_bytes: int
+        self, shared_partition: SharedPartition, records_left: int, remaining_bytes: int
     ) -> Steps[DeliveredBatches | None]:
         """Acquire records of a partition; while all that is read was aborted, go on behind it."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
         share = self.shares[shared_partition]
-        while (region := self._read_region(shared_partition, left_bytes)) is not None:
+        while (region := self._read_region(shared_partition, remaining_bytes)) is not None:
             before = share.deliveries.find_next_offset()
             try:
                 delivered = share.acquire_records(self.member_id, region, records_left, batch_size, strict=strict)
@@ -425,14 +427,16 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await in_slices(_acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack))
+            wait = await run_in_slices(
+                _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
+            )
             context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_share_session(key))
+        await run_in_slices(context.cluster.shares.end_share_session(key))
     leaders = [
         each.current_leader
         for topic in topics.values()
@@ -469,7 +473,7 @@ def _iterate_acknowledgements(topics: Iterable[RequestedTopic]) -> Iterator[tupl
 
 def _acknowledge_records(
     context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, may_renew: bool
-) -> Steps[Wait]:
+) -> Steps[AppendWait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
     partition = _find_led_partition(context, shared)
     acknowledgements: list[RangeAcknowledgement] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import (
@@ -107,9 +107,9 @@ async def share_group_heartbeat(
     check_heartbeat_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
     groups.check_is_coordinator(context.node, request.group_id)
-    await in_slices(states.log.create_topic_in_steps())
-    begun = await in_slices(initialize_share_states(groups, states, request))
-    response = await in_slices(handle_share_heartbeat(groups, request, make_caller(context), begun))
+    await run_in_slices(states.log.create_topic_in_steps())
+    begun = await run_in_slices(initialize_share_states(groups, states, request))
+    response = await run_in_slices(handle_share_heartbeat(groups, request, make_caller(context), begun))
     context.delay_answer_until_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
@@ -142,7 +142,7 @@ async def share_group_describe(
         return described
 
     return ShareGroupDescribeResponse(
-        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+        groups=(await run_in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
     )
 
 
@@ -210,7 +210,7 @@ async def describe_share_group_offsets(
         return GroupOffsets(group_id=requested.group_id, topics=topics)
 
     return DescribeShareGroupOffsetsResponse(
-        groups=(await in_slices(run_steps_of_each_item(describe_group_offsets, request.groups)))
+        groups=(await run_in_slices(run_steps_of_each_item(describe_group_offsets, request.groups)))
     )
 
 
@@ -270,7 +270,7 @@ async def alter_share_group_offsets(
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_share_group_coordinator(context, request.group_id, may_be_empty=False)
-    await in_slices(context.cluster.share_states.log.create_topic_in_steps())
+    await run_in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
         groups.get_share_group(request.group_id)
@@ -278,7 +278,7 @@ async def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_may_be_deleted()
-    responses = await in_slices(
+    responses = await run_in_slices(
         apply_to_items_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
     )
     return AlterShareGroupOffsetsResponse(responses=responses)
@@ -340,7 +340,7 @@ async def delete_share_group_offsets(
     _check_share_group_coordinator(context, request.group_id, may_be_empty=False)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_may_be_deleted()
-    responses = await in_slices(
+    responses = await run_in_slices(
         apply_to_items_in_steps(
             lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics
         )
@@ -356,7 +356,7 @@ def _delete_start_offsets_of_topic(context: RequestContext, group: ShareGroup, n
         if topic_id not in group.initialized:
             return answer
         context.cluster.shares.delete_group_states(group.group_id, {topic_id: group.initialized[topic_id][1]})
-        group.forget_topic(topic_id)
+        group.remove_topic(topic_id)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
@@ -93,7 +93,7 @@ async def initialize_share_group_state(
         context.cluster.share_states.initialize_share_state(key, requested.state_epoch, requested.start_offset)
         _reload_state_and_wait_until_durable(context, key)
 
-    results = await in_slices(_make_results_of_partitions(context, request, InitializedTopic, initialize_state))
+    results = await run_in_slices(_make_results_of_partitions(context, request, InitializedTopic, initialize_state))
     return InitializeShareGroupStateResponse(results=results)
 
 
@@ -116,7 +116,7 @@ async def read_share_group_state(
         )
 
     return ReadShareGroupStateResponse(
-        results=(await in_slices(_make_results_of_partitions(context, request, ReadTopic, read_state)))
+        results=(await run_in_slices(_make_results_of_partitions(context, request, ReadTopic, read_state)))
     )
 
 
@@ -137,7 +137,7 @@ async def write_share_group_state(
         _reload_state_and_wait_until_durable(context, key)
 
     return WriteShareGroupStateResponse(
-        results=(await in_slices(_make_results_of_partitions(context, request, WrittenTopic, write_state)))
+        results=(await run_in_slices(_make_results_of_partitions(context, request, WrittenTopic, write_state)))
     )
 
 
@@ -150,7 +150,7 @@ async def delete_share_group_state(
         _reload_state_and_wait_until_durable(context, key)
 
     return DeleteShareGroupStateResponse(
-        results=(await in_slices(_make_results_of_partitions(context, request, DeletedTopic, delete_state)))
+        results=(await run_in_slices(_make_results_of_partitions(context, request, DeletedTopic, delete_state)))
     )
 
 
@@ -168,5 +168,5 @@ async def read_share_group_state_summary(
             delivery_complete_count=state.complete_count,
         )
 
-    results = await in_slices(_make_results_of_partitions(context, request, SummarizedTopic, read_state_summary))
+    results = await run_in_slices(_make_results_of_partitions(context, request, SummarizedTopic, read_state_summary))
     return ReadShareGroupStateSummaryResponse(results=results)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_topic_name
@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
         check_topology_size(request.topology)
         names = list_topology_topic_names(request.topology)
         _check_internal_topic_names(names)
-        await in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+        await run_in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_heartbeat_request(request)
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
@@ -91,7 +91,7 @@ async def streams_group_heartbeat(
         groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response)
     )
     if missing:
-        await in_slices(_create_internal_topics(context, request.group_id, missing, response))
+        await run_in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
 
 
@@ -154,7 +154,7 @@ def _create_internal_topics(
                 charge=partial(context.charge_mutations, strict=True),
             )
         except KafkaError as error:
-            failures.add(name, error.message or error.code.name, 2 * interval_ms)
+            failures.add_failure(name, error.message or error.code.name, 2 * interval_ms)
         yield
     failed = [
         f"{name} ({failure})"
@@ -190,7 +190,7 @@ async def streams_group_describe(
         return group
 
     return StreamsGroupDescribeResponse(
-        groups=(await in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
+        groups=(await run_in_slices(apply_to_distinct_items_in_steps(describe_group, request.group_ids)))
     )
 
 

@@ -12,7 +12,7 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.client_telemetry import ClientInstance
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -58,7 +58,7 @@ async def push_telemetry(context: RequestContext, request: PushTelemetryRequest)
         _check_push_request(context, instance, request)
         instance.last_error = ErrorCode.NONE
         if request.metrics:
-            await in_slices(_keep_pushed_metrics(context, instance, request))
+            await run_in_slices(_store_pushed_metrics(context, instance, request))
     except KafkaError as error:
         instance.last_error = error.code
         raise
@@ -70,7 +70,7 @@ def _check_push_request(context: RequestContext, instance: ClientInstance, reque
     was_terminating, instance.terminating = instance.terminating, request.terminating
     if was_terminating:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time before")
-    if not instance.accept_push_request_if_due(context.cluster.clock.wall_ms()) and not request.terminating:
+    if not instance.check_and_record_push_request(context.cluster.clock.wall_ms()) and not request.terminating:
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     if request.subscription_id != instance.subscription_id:
         raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
@@ -80,7 +80,7 @@ def _check_push_request(context: RequestContext, instance: ClientInstance, reque
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-def _keep_pushed_metrics(
+def _store_pushed_metrics(
     context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest
 ) -> Steps[None]:
     """Decompress the metrics and, if telemetry is enabled, keep them. Raises KafkaError(INVALID_RECORD)."""
@@ -91,6 +91,6 @@ def _keep_pushed_metrics(
             data += chunk
             yield
         if telemetry.is_enabled:
-            yield from telemetry.keep_pushed_data_points(instance, iterate_data_points(bytes(data)))
+            yield from telemetry.store_pushed_data_points(instance, iterate_data_points(bytes(data)))
     except (KafkaError, MalformedMetrics) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_topic_name
 from minibroker.broker.requests.context import RequestContext
@@ -41,7 +41,7 @@ async def describe_topic_partitions(
     if cursor is not None:
         names = names[bisect_left(names, cursor.topic_name) :]
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return await in_slices(_describe_page_of_topics(context, names, not asked, cursor, max(limit, 1)))
+    return await run_in_slices(_describe_page_of_topics(context, names, not asked, cursor, max(limit, 1)))
 
 
 def _describe_page_of_topics(

@@ -19,7 +19,7 @@ from functools import cache, partial
 
 from minibroker.broker.configs.settings import ConfigEntry, Settings
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -60,7 +60,7 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = await in_slices(_find_repeated_names(topic.name for topic in request.topics))
+    repeated = await run_in_slices(_find_repeated_names(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [
         _make_creation_error(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
@@ -73,7 +73,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         described = cache(
             partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
-        topics += await in_slices(
+        topics += await run_in_slices(
             run_steps_of_each_item(
                 lambda topic: _create_topic(context, topic, request.validate_only, described), wanted
             )
@@ -149,7 +149,7 @@ def _make_created_config(settings: Settings, entry: ConfigEntry) -> CreatedConfi
         value=entry.value,
         read_only=entry.read_only,
         config_source=settings.get_topic_config_source(entry),
-        is_sensitive=entry.setting.sensitive,
+        is_sensitive=entry.setting.is_sensitive,
     )
 
 
@@ -162,7 +162,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         names_and_ids = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[DeletedTopic] = []
     found: Counter[Topic] = Counter()
-    counts = await in_slices(count_items_in_steps(names_and_ids))
+    counts = await run_in_slices(count_items_in_steps(names_and_ids))
     for (name, topic_id), count in counts.items():
         try:
             _check_topic_may_be_deleted(context, name, topic_id, count > 1)
@@ -172,8 +172,8 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
                 name, topic_id = _get_visible_name_and_id(context, name, topic_id)
             refused.append(_make_deletion_error(name, topic_id, error))
         await pause()
-    await in_slices(counts.release_keys_in_steps())
-    deleted = await in_slices(
+    await run_in_slices(counts.release_keys_in_steps())
+    deleted = await run_in_slices(
         run_steps_of_each_item(lambda topic: _delete_topic(context, topic, found[topic] > 1), found)
     )
     return DeleteTopicsResponse(responses=refused + deleted)
@@ -237,9 +237,9 @@ def _get_topic_to_delete(context: RequestContext, name: str | None, topic_id: by
 
 @handles(ApiKey.CREATE_PARTITIONS, durable=True)
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
+    repeated = await run_in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = await in_slices(
+    results = await run_in_slices(
         run_steps_of_each_item(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
     )
     results += [

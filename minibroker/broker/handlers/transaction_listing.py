@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import pause, run_in_slices
 from minibroker.broker.metadata.leaders import get_hosted_partition
 from minibroker.broker.metadata.partitions import check_topic_name
-from minibroker.broker.requests.context import Namings, RequestContext
+from minibroker.broker.requests.context import NameRepetitions, RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     DENIAL_MESSAGES,
@@ -58,7 +58,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await in_slices(
+    states = await run_in_slices(
         apply_to_distinct_items_in_steps(partial(_describe_transaction, context), request.transactional_ids)
     )
     return DescribeTransactionsResponse(transaction_states=states)
@@ -154,7 +154,7 @@ def _compile_id_pattern(text: str) -> Pattern:
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)
 async def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    namings = Namings()
+    namings = NameRepetitions()
 
     def describe_producers_of_topic(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
         partitions = []
@@ -164,15 +164,15 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
         return TopicAnswer(name=topic.name, partitions=partitions)
 
     return DescribeProducersResponse(
-        topics=(await in_slices(run_steps_of_each_item(describe_producers_of_topic, request.topics)))
+        topics=(await run_in_slices(run_steps_of_each_item(describe_producers_of_topic, request.topics)))
     )
 
 
 def _describe_producers_of_partition(
-    context: RequestContext, topic: str, index: int, namings: Namings
+    context: RequestContext, topic: str, index: int, repetitions: NameRepetitions
 ) -> Steps[PartitionAnswer]:
     try:
-        namings.count_repeated_name((topic, index))
+        repetitions.count_or_refuse_name((topic, index))
         check_topic_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         partition = get_hosted_partition(context.node.node_id, context.find_topic(topic), index)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import (
     check_topics_not_deleted,
@@ -29,17 +29,17 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.verification import add_or_verify_partition
-from minibroker.broker.turn import Wait
+from minibroker.broker.turn import AppendWait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_portions_small, run_all_steps
+from minibroker.protocol.steps import Steps, fit_portions_in_one_step, run_all_steps
 
-AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
+RequestedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 PartitionAnswer = TopicAnswer.TxnOffsetCommitResponsePartition
-AskedOffset = tuple[Topic, AskedPartition, PartitionAnswer]
+RequestedOffset = tuple[Topic, RequestedPartition, PartitionAnswer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
@@ -54,7 +54,9 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _commit_txn_offsets_in_steps(context, request)
     return (
-        run_all_steps(steps) if are_portions_small(topic.partitions for topic in request.topics) else in_slices(steps)
+        run_all_steps(steps)
+        if fit_portions_in_one_step(topic.partitions for topic in request.topics)
+        else run_in_slices(steps)
     )
 
 
@@ -84,9 +86,9 @@ def _translate_error_for_version(context: RequestContext, error: KafkaError) -> 
 
 def _collect_existing_partitions(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
-) -> Steps[list[AskedOffset]]:
+) -> Steps[list[RequestedOffset]]:
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
-    existing: list[AskedOffset] = []
+    existing: list[RequestedOffset] = []
     for topic in request.topics:
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
         known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -112,14 +114,14 @@ def _collect_existing_partitions(
     return existing
 
 
-def _set_error_of_partitions(requested: Iterable[AskedOffset], error: KafkaError) -> None:
+def _set_error_of_partitions(requested: Iterable[RequestedOffset], error: KafkaError) -> None:
     for _, _, answer in requested:
         answer.error_code = error.code
 
 
 def _record_pending_offsets(
-    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[AskedOffset]
-) -> Steps[tuple[list[AskedOffset], Wait | None]]:
+    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[RequestedOffset]
+) -> Steps[tuple[list[RequestedOffset], AppendWait | None]]:
     """Record the offsets as pending. Return the accepted partitions, and the wait of `_add_offsets_to_transaction`.
 
     Raises KafkaError if all are refused.
@@ -139,9 +141,9 @@ def _record_pending_offsets(
             continue
         taken.append((topic, partition, answer))
         offsets.append((topic.name, partition.partition_index, _make_committed_offset(partition, now_ms)))
-    joined: Wait | None = None
+    joined: AppendWait | None = None
 
-    def check() -> None:
+    def check_commit_allowed() -> None:
         nonlocal joined
         check_topics_not_deleted(context, (topic for topic, _, _ in taken))
         joined = _add_offsets_to_transaction(context, request, producer)
@@ -152,13 +154,13 @@ def _record_pending_offsets(
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
             raise
 
-    yield from commit_offsets(groups, request.group_id, offsets, check, producer)
+    yield from commit_offsets(groups, request.group_id, offsets, check_commit_allowed, producer)
     return taken, joined
 
 
 def _add_offsets_to_transaction(
     context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]
-) -> Wait | None:
+) -> AppendWait | None:
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check_is_coordinator_and_group_id(context.node, request.group_id)
@@ -170,7 +172,7 @@ def _add_offsets_to_transaction(
 
 
 def _check_committing_member(
-    context: RequestContext, request: TxnOffsetCommitRequest, partitions: Sequence[AskedOffset]
+    context: RequestContext, request: TxnOffsetCommitRequest, partitions: Sequence[RequestedOffset]
 ) -> None:
     """Check that the client may commit offsets of these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
@@ -186,7 +188,7 @@ def _check_committing_member(
             check_partition(topic.name, topic_id, partition.partition_index)
 
 
-def _make_committed_offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:
+def _make_committed_offset(partition: RequestedPartition, now_ms: int) -> CommittedOffset:
     return CommittedOffset(
         partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or "", now_ms
     )

@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -45,14 +45,14 @@ from minibroker.protocol.messages.transactions import (
 from minibroker.protocol.steps import (
     Steps,
     apply_to_items_in_steps,
-    are_portions_small,
+    fit_portions_in_one_step,
     run_all_steps,
     run_steps_of_each_item,
     split_into_portions,
 )
 
 RequestedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+RequestedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
@@ -75,10 +75,12 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return in_slices(_add_partitions_for_brokers(context, request))
+        return run_in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return run_all_steps(steps) if are_portions_small(topic.partitions for topic in topics) else in_slices(steps)
+    return (
+        run_all_steps(steps) if fit_portions_in_one_step(topic.partitions for topic in topics) else run_in_slices(steps)
+    )
 
 
 def _add_partitions_for_producer(
@@ -113,7 +115,7 @@ def _add_partitions_for_brokers(
 ) -> Steps[AddPartitionsToTxnResponse]:
     outcomes: list[tuple[RequestedTransaction, CodesByPartition]] = []
     for asked in request.transactions:
-        outcomes.append((asked, (yield from _add_or_verify_for_broker(context, asked))))
+        outcomes.append((asked, (yield from _add_or_verify_partitions_for_broker(context, asked))))
         yield
     done = AddPartitionsToTxnResponse()
     written: list[TransactionResult] = []
@@ -144,7 +146,9 @@ def _set_error_of_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None
             partition.partition_error_code = code
 
 
-def _add_or_verify_for_broker(context: RequestContext, requested: RequestedTransaction) -> Steps[CodesByPartition]:
+def _add_or_verify_partitions_for_broker(
+    context: RequestContext, requested: RequestedTransaction
+) -> Steps[CodesByPartition]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
     codes = yield from _find_partition_error_codes(context, requested.topics, by_producer=False)
     if any(codes.values()):
@@ -168,7 +172,7 @@ def _add_or_verify_for_broker(context: RequestContext, requested: RequestedTrans
 
 
 def _find_partition_error_codes(
-    context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool
+    context: RequestContext, topics: Iterable[RequestedTopic], *, by_producer: bool
 ) -> Steps[CodesByPartition]:
     """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
     codes: CodesByPartition = {}
@@ -188,7 +192,9 @@ def _find_partition_error_codes(
     return codes
 
 
-def _make_topic_results(topics: Sequence[AskedTopic], codes_by_partition: CodesByPartition) -> Steps[list[TopicResult]]:
+def _make_topic_results(
+    topics: Sequence[RequestedTopic], codes_by_partition: CodesByPartition
+) -> Steps[list[TopicResult]]:
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)
@@ -256,8 +262,8 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await in_slices(_make_marker_errors(request))
-    return await in_slices(write_markers(context.cluster, context.node, request))
+        return await run_in_slices(_make_marker_errors(request))
+    return await run_in_slices(write_markers(context.cluster, context.node, request))
 
 
 def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:

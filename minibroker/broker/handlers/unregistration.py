@@ -11,7 +11,7 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.control.registration import unregister_broker_in_steps
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -31,7 +31,7 @@ FIRST_WITH_CONTROLLERS = 32  # 4.4-IV1, the first with a record for it
 @handles(ApiKey.UNREGISTER_BROKER, durable=True)
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.UNREGISTER_BROKER, ALTER_CLUSTER))
-    await in_slices(unregister_broker_in_steps(context.cluster, request.broker_id))
+    await run_in_slices(unregister_broker_in_steps(context.cluster, request.broker_id))
     return UnregisterBrokerResponse()
 
 

@@ -65,7 +65,7 @@ from minibroker.storage.names import (
     format_log_name,
     list_offsets_with_suffix,
     make_future_log_name,
-    make_hidden_log_name,
+    make_log_name_with_suffix,
     make_segment_name,
     parse_log_name,
 )
@@ -318,7 +318,7 @@ class MetadataRepair:
             self._disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
             self._disk.sync_directory(path)
         if old is not None:
-            self._disk.rename(old.path, f"{folder}/{make_hidden_log_name(*METADATA, unique, STRAY_LOG_SUFFIX)}")
+            self._disk.rename(old.path, f"{folder}/{make_log_name_with_suffix(*METADATA, unique, STRAY_LOG_SUFFIX)}")
         self._disk.rename(new, f"{folder}/{format_log_name(*METADATA)}")
         self._disk.sync_directory(folder)
 

@@ -28,13 +28,13 @@ from minibroker.broker.delayed_operations import Promise, Slicer, sleep
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.exchanges import (
-    Authenticated,
+    AuthenticatedClient,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    Reply,
+    SaslReply,
 )
-from minibroker.broker.security.logins import Judge, Login, Verdict
+from minibroker.broker.security.logins import Login, LoginJudge, Verdict
 from minibroker.broker.security.mechanisms import get_enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey
@@ -58,7 +58,7 @@ SOME_USERS: Final = 1000  # whose credentials show how those of others may look
 LONG_MAX: Final = (1 << 63) - 1
 
 
-class State(Enum):
+class AuthenticationState(Enum):
     """The state of a connection; see above."""
 
     FIRST = auto()
@@ -71,17 +71,17 @@ class State(Enum):
 
 # The APIs that a client may use while it has not authenticated, or when its session is over.
 ADMITTED: Final = {
-    State.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
-    State.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
-    State.EXCHANGE: (ApiKey.SASL_AUTHENTICATE,),
-    State.AUTHENTICATED: (),
-    State.EXPIRED: (ApiKey.SASL_HANDSHAKE,),
-    State.FAILED: (),
+    AuthenticationState.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
+    AuthenticationState.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
+    AuthenticationState.EXCHANGE: (ApiKey.SASL_AUTHENTICATE,),
+    AuthenticationState.AUTHENTICATED: (),
+    AuthenticationState.EXPIRED: (ApiKey.SASL_HANDSHAKE,),
+    AuthenticationState.FAILED: (),
 }
 
 
 Answered = TypeVar("Answered")
-Answer = Callable[[Reply], Answered]
+Answer = Callable[[SaslReply], Answered]
 ADMIT: Final = Verdict()
 
 
@@ -94,13 +94,13 @@ class SaslListener:
         cluster: Callable[[], Cluster],
         clock: Clock,
         statistics: AuthenticationStatistics | None = None,
-        judges: Sequence[Judge] = (),
+        judges: Sequence[LoginJudge] = (),
     ) -> None:
         """Read the static settings, and then the current ones. Raises SettingsError if the static ones are invalid."""
         self.judges = judges
         self.clock = clock
         self.statistics = statistics or AuthenticationStatistics()
-        self.run_detached = clock.run_detached
+        self.run_in_own_thread = clock.run_in_own_thread
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
@@ -172,14 +172,14 @@ class Authenticator:
         self._listener = listener
         self._connection = connection
         self._limit_bytes = connection.limit_bytes
-        self._state = State.FIRST
+        self._state = AuthenticationState.FIRST
         self.client_id: str | None = None  # as the client named itself with the mechanism
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._previous: Principal | None = None  # while the client authenticates again, its principal before
         self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
-        self._proven: Authenticated | None = None  # while a judge delays the answer
-        self._failure: Reply | None = None
+        self._proven: AuthenticatedClient | None = None  # while a judge delays the answer
+        self._failure: SaslReply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.reload_settings()
@@ -196,7 +196,7 @@ class Authenticator:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
         if api_key in ADMITTED[self._state]:
             return None
-        if self._state is not State.EXPIRED:
+        if self._state is not AuthenticationState.EXPIRED:
             return NOT_YET
         self._listener.statistics.expired += 1
         return "after the session of the client has ended"
@@ -204,49 +204,49 @@ class Authenticator:
     @property
     def is_in_exchange(self) -> bool:
         """Return whether the client has begun to authenticate, and must send its next token."""
-        return self._state is State.EXCHANGE
+        return self._state is AuthenticationState.EXCHANGE
 
     def send_refusal_after_delay(self, reason: str, answer_parts: list[Any]) -> Outcome:
         """Send these items after the delay for failures, and close the connection."""
         return self._run_or_delay_coroutine(self._answer_refusal_after_delay(reason, lambda: answer_parts))
 
-    def note_api_versions_sent(self) -> None:
+    def mark_api_versions_sent(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
-        if self._state is State.FIRST:
-            self._state = State.VERSIONS_TOLD
+        if self._state is AuthenticationState.FIRST:
+            self._state = AuthenticationState.VERSIONS_TOLD
 
     def may_begin_handshake(self) -> bool:
         """Return whether the client may send a SaslHandshake now.
 
         After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
         """
-        if self._state in (State.FIRST, State.VERSIONS_TOLD, State.FAILED):
+        if self._state in (AuthenticationState.FIRST, AuthenticationState.VERSIONS_TOLD, AuthenticationState.FAILED):
             return True  # FAILED: the request that failed is run again
-        if self._timer is None and self._state is not State.EXPIRED:
+        if self._timer is None and self._state is not AuthenticationState.EXPIRED:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
     async def begin_sasl_exchange(
-        self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Answered]
+        self, mechanism: str, version: int, make_answer: Callable[[ErrorCode, list[str]], Answered]
     ) -> Answered:
-        """Begin the exchange of a mechanism. Return the result of `answer`."""
+        """Begin the exchange of a mechanism. Return the result of `make_answer`."""
         self._listener.reload_settings()
-        if self._state in (State.AUTHENTICATED, State.EXPIRED):
+        if self._state in (AuthenticationState.AUTHENTICATED, AuthenticationState.EXPIRED):
             self._restart_exchange(mechanism)
         enabled = self._listener.mechanisms
         if mechanism not in enabled or self._get_verdict_of_login_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
-            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
+            refused = make_answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
             return await self._answer_refusal_after_delay(
                 "asked for a SASL mechanism that is not enabled", lambda: refused
             )
-        self._state = State.EXCHANGE
+        self._state = AuthenticationState.EXCHANGE
         if self._unwanted is None:
             self._mechanism = mechanism
             self._exchange = enabled[mechanism].begin(self._listener)
         if version == 0:
             self._connection.set_token_frame_executor(self._evaluate_headerless_token)
-        return answer(ErrorCode.NONE, list(enabled))
+        return make_answer(ErrorCode.NONE, list(enabled))
 
     def _restart_exchange(self, mechanism: str) -> None:
         self._stop_session_timer()
@@ -267,14 +267,14 @@ class Authenticator:
 
     # --- the exchange ---------------------------------------------------------------------------
 
-    async def evaluate_token(self, token: bytes, answer: Answer[Answered]) -> Answered:
-        """Handle the client's next token. Return the result of `answer` for the reply."""
+    async def evaluate_token(self, token: bytes, make_answer: Answer[Answered]) -> Answered:
+        """Handle the client's next token. Return the result of `make_answer` for the reply."""
         if self._failure is not None:  # the request that failed is run again
-            return await self._refuse_client_with_reply(self._failure, answer)
+            return await self._refuse_client_with_reply(self._failure, make_answer)
         if self._proven is not None:  # so it does here
-            return await self._conclude_sasl_exchange(self._proven, answer)
+            return await self._conclude_sasl_exchange(self._proven, make_answer)
         if self._unwanted is not None:
-            return await self._refuse_client_with_reply(_make_refusal(self._unwanted), answer)
+            return await self._refuse_client_with_reply(_make_refusal_reply(self._unwanted), make_answer)
         if self._exchange is None:
             raise ValueError("a SASL token without a handshake before it")
         try:
@@ -285,23 +285,25 @@ class Authenticator:
                 await known
                 challenge = self._exchange.send(token)
         except StopIteration as end:
-            return await self._conclude_sasl_exchange(end.value, answer)
+            return await self._conclude_sasl_exchange(end.value, make_answer)
         except AuthenticationFailed as error:
-            return await self._refuse_client_with_reply(_make_refusal(str(error)), answer)
+            return await self._refuse_client_with_reply(_make_refusal_reply(str(error)), make_answer)
         except InvalidCredentials as error:
-            return await self._refuse_client_with_reply(self._make_invalid_credentials(), answer, str(error))
-        return answer(Reply(ErrorCode.NONE, "", challenge, 0))
+            return await self._refuse_client_with_reply(self._make_invalid_credentials_reply(), make_answer, str(error))
+        return make_answer(SaslReply(ErrorCode.NONE, "", challenge, 0))
 
-    async def _conclude_sasl_exchange(self, authenticated: Authenticated, answer: Answer[Answered]) -> Answered:
+    async def _conclude_sasl_exchange(
+        self, authenticated: AuthenticatedClient, make_answer: Answer[Answered]
+    ) -> Answered:
         principal = Principal(USER, authenticated.name)
         if self._previous not in (None, principal):
             before = self._previous
             return await self._refuse_client_with_reply(
-                _make_refusal(
+                _make_refusal_reply(
                     f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
                     f"{principal.type}.{principal.name}"
                 ),
-                answer,
+                make_answer,
             )
         verdict = self._get_verdict_of_login_judges(self._mechanism, authenticated.name)
         if verdict.delay_ms:
@@ -310,9 +312,9 @@ class Authenticator:
         self._proven = None
         if verdict.is_refused:
             return await self._refuse_client_with_reply(
-                self._make_invalid_credentials(), answer, "they are refused all the same"
+                self._make_invalid_credentials_reply(), make_answer, "they are refused all the same"
             )
-        return self._accept_client(authenticated, verdict.session_ms, answer)
+        return self._accept_client(authenticated, verdict.session_ms, make_answer)
 
     def _get_verdict_of_login_judges(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
@@ -328,14 +330,14 @@ class Authenticator:
         )
 
     def _accept_client(
-        self, authenticated: Authenticated, session_ms: int | None, answer: Answer[Answered]
+        self, authenticated: AuthenticatedClient, session_ms: int | None, make_answer: Answer[Answered]
     ) -> Answered:
         statistics = self._listener.statistics
         if self._previous is None:
             statistics.succeeded += 1
         else:
             statistics.reauthenticated += 1
-        self._state = State.AUTHENTICATED
+        self._state = AuthenticationState.AUTHENTICATED
         self._exchange = None
         connection = self._connection
         connection.principal = Principal(USER, authenticated.name)
@@ -344,8 +346,8 @@ class Authenticator:
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.set_token_frame_executor(None)
-        return answer(
-            Reply(
+        return make_answer(
+            SaslReply(
                 ErrorCode.NONE,
                 "",
                 authenticated.token,
@@ -372,7 +374,7 @@ class Authenticator:
 
     def _expire_session(self) -> None:
         self._timer = None
-        self._state = State.EXPIRED
+        self._state = AuthenticationState.EXPIRED
         self._connection.must_authenticate = True
         self._connection.template = None
 
@@ -401,31 +403,33 @@ class Authenticator:
 
     # --- failure --------------------------------------------------------------------------------
 
-    def _make_invalid_credentials(self) -> Reply:
+    def _make_invalid_credentials_reply(self) -> SaslReply:
         if self._mechanism == "PLAIN":
-            return _make_refusal("Authentication failed: Invalid username or password")
+            return _make_refusal_reply("Authentication failed: Invalid username or password")
         doing = "authentication" if self._previous is None else "re-authentication"
         told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
-        return _make_refusal(f"{told} {self._mechanism}")
+        return _make_refusal_reply(f"{told} {self._mechanism}")
 
-    async def _refuse_client_with_reply(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
+    async def _refuse_client_with_reply(
+        self, reply: SaslReply, make_answer: Answer[Answered], reason: str = ""
+    ) -> Answered:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
         return await self._answer_refusal_after_delay(
-            f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply)
+            f"{reply.message}{reason and ': '}{reason}", lambda: make_answer(reply)
         )
 
-    async def _answer_refusal_after_delay(self, reason: str, answer: Callable[[], Answered]) -> Answered:
+    async def _answer_refusal_after_delay(self, reason: str, make_answer: Callable[[], Answered]) -> Answered:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
-        if self._state is not State.FAILED:  # FAILED: the request that failed is run again
+        if self._state is not AuthenticationState.FAILED:  # FAILED: the request that failed is run again
             self._count_authentication_failure()
-        self._state = State.FAILED
+        self._state = AuthenticationState.FAILED
         if self._listener.failure_delay_ms:
             await sleep(self._listener.clock, self._listener.failure_delay_ms)
         connection.close_after_answers()
-        return answer()
+        return make_answer()
 
     def _count_authentication_failure(self) -> None:
         if self._previous is None:
@@ -446,10 +450,10 @@ class Authenticator:
         return self._listener.clock.monotonic_ms()
 
 
-def _make_refusal(message: str) -> Reply:
-    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten_text(message, MESSAGE_CHARACTERS), b"", 0)
+def _make_refusal_reply(message: str) -> SaslReply:
+    return SaslReply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten_text(message, MESSAGE_CHARACTERS), b"", 0)
 
 
-def _encode_headerless_token(reply: Reply) -> list[Any]:
+def _encode_headerless_token(reply: SaslReply) -> list[Any]:
     """Return the frame of a reply without a header; a failure has none."""
     return [] if reply.error_code else [PREFIX.pack(len(reply.token)) + reply.token]

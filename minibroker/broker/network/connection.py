@@ -33,7 +33,7 @@ from minibroker.broker.network.gone_clients import (
     notify_observers_of_lost_answers,
     run_request_of_lost_client,
 )
-from minibroker.broker.network.output_items import Due
+from minibroker.broker.network.output_items import DueAnswer
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, ConnectionQueue
 from minibroker.broker.security.principals import ANONYMOUS, Principal
 
@@ -50,7 +50,7 @@ class Outlet(Protocol):
     """The part of the socket and the loop that a connection uses."""
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether output waits to be sent."""
 
     @property
@@ -71,7 +71,7 @@ class Outlet(Protocol):
         """Close the socket once all queued output is sent."""
 
 
-Outcome = list[Any] | Due | DelayedOperation[list[Any] | None] | None
+Outcome = list[Any] | DueAnswer | DelayedOperation[list[Any] | None] | None
 Execute = Callable[["Connection", memoryview], Outcome]
 
 
@@ -79,8 +79,8 @@ class Connection:
     """A client's connection.
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
-    the call) and returns the items to send, a `Due`, a `DelayedOperation`, or None when the request has no answer.
-    `listen(connection)` requests a call of `on_turn_ended` at the end of the loop's turn.
+    the call) and returns the items to send, a `DueAnswer`, a `DelayedOperation`, or None when the request has no
+    answer. `listen(connection)` requests a call of `on_turn_ended` at the end of the loop's turn.
     """
 
     __slots__ = (
@@ -149,7 +149,7 @@ class Connection:
         self._diverted: Execute | None = None  # the original `execute`, while requests are diverted
         self._least_bytes = MINIMUM_FRAME_BYTES
         self._listen = listen
-        self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
+        self._due: list[list[Any] | DueAnswer] | None = None  # what is sent at the end of the turn
         self._budget = budget
         self._pipelines = pipelines or ConnectionQueue(outlet.call_soon)
         self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
@@ -200,13 +200,13 @@ class Connection:
         if not grown:
             self._outlet.pause_reading()
             partial_frame.call_when_memory_is_free(lambda: self._outlet.call_soon(self._grow_frame_when_memory_is_free))
-        elif partial_frame.complete:
+        elif partial_frame.is_complete:
             self._partial = None
             self._running = partial_frame
             try:
                 self._run_complete_frames(partial_frame.bytes)
             finally:
-                left = self.hand_over_frame_buffer()  # None if somebody else has taken it
+                left = self.detach_frame_buffer()  # None if somebody else has taken it
                 if left is not None:
                     left.close()
 
@@ -238,7 +238,7 @@ class Connection:
             self._send_items(answers)
         if self.closed:
             self._close()
-        elif self._delayed is not None or self.muted or self._outlet.congested or position < 0:
+        elif self._delayed is not None or self.muted or self._outlet.is_congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.add_backlog_bytes(len(self._backlog))
@@ -278,7 +278,7 @@ class Connection:
                 self._queue_answer_until_turn_end(answer_parts, outcome)
         return position
 
-    def _queue_answer_until_turn_end(self, answers: list[Any], due: Due) -> None:
+    def _queue_answer_until_turn_end(self, answers: list[Any], due: DueAnswer) -> None:
         """Queue an answer to send at the end of the turn, behind earlier ones."""
         if self._due is None:
             self._due = []
@@ -313,7 +313,7 @@ class Connection:
         self._outlet.send(items)
         if self.closed:
             self._outlet.close()
-        elif self._outlet.congested and self._backlog is None and self._partial is None:
+        elif self._outlet.is_congested and self._backlog is None and self._partial is None:
             self._backlog = bytearray()
 
     def _refuse_frame(self, error: FrameError) -> None:
@@ -330,7 +330,7 @@ class Connection:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def hand_over_frame_buffer(self) -> PartialFrame | None:
+    def detach_frame_buffer(self) -> PartialFrame | None:
         """Hand over the running frame, whose bytes stay valid until the caller closes it.
 
         Return None for a frame in the scratch buffer; the caller must copy its bytes.
@@ -403,7 +403,7 @@ class Connection:
 
     def resume_requests(self) -> None:
         """Continue with the backlog, if nothing prevents it any more."""
-        if self.closed or self._backlog is None or self._delayed is not None or self.muted or self._outlet.congested:
+        if self.closed or self._backlog is None or self._delayed is not None or self.muted or self._outlet.is_congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()

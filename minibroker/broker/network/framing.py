@@ -37,13 +37,13 @@ class FrameError(Exception):
     """An invalid size, such as from an HTTP request: "GET " reads as 1.2 GB."""
 
 
-def read_frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
-    """Return the size at `position`. Raises FrameError unless it is between `least_bytes` and `limit_bytes`."""
+def read_frame_size(data: memoryview, position: int, limit_bytes: int, min_bytes: int = MINIMUM_FRAME_BYTES) -> int:
+    """Return the size at `position`. Raises FrameError unless it is between `min_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
-    if not least_bytes <= size <= limit_bytes:
+    if not min_bytes <= size <= limit_bytes:
         if size >> 8 in TLS_HANDSHAKES:
             raise FrameError("what begins a TLS connection, and this listener has none")
-        raise FrameError(f"a frame of {size} bytes, which is not between {least_bytes} and {limit_bytes}")
+        raise FrameError(f"a frame of {size} bytes, which is not between {min_bytes} and {limit_bytes}")
     return size
 
 
@@ -67,9 +67,9 @@ class FrameMemoryPool:
         self.held_bytes += size_bytes - self._holders.get(frame, 0)
         self._holders[frame] = size_bytes
         if size_bytes > OWN_BYTES and frame not in self._growing:
-            self.note_progress(frame)
+            self.record_progress(frame)
 
-    def note_progress(self, frame: PartialFrame) -> None:
+    def record_progress(self, frame: PartialFrame) -> None:
         """Record that `frame` has made progress."""
         self._growing.pop(frame, None)
         self._growing[frame] = self._now_ms()
@@ -89,7 +89,7 @@ class FrameMemoryPool:
             if grew_ms > since_ms:
                 return
             del self._growing[frame]
-            if not frame.complete:
+            if not frame.is_complete:
                 lacking_bytes -= self._holders[frame]
                 frame.give_up()
 
@@ -101,7 +101,7 @@ class FrameMemoryPool:
         )
 
     def _find_oldest(self) -> PartialFrame | None:
-        return next((frame for frame in self._holders if not frame.complete), None)
+        return next((frame for frame in self._holders if not frame.is_complete), None)
 
     def release_frame(self, frame: PartialFrame) -> None:
         """Remove `frame`, and wake the frames whose next bytes now fit, the one that lacks least first."""
@@ -122,7 +122,7 @@ class FrameMemoryPool:
             self._call_back_waiting_frame(waiting)
 
     def _call_back_waiting_frame(self, frame: PartialFrame) -> None:
-        self.note_progress(frame)
+        self.record_progress(frame)
         self.waiting.pop(frame)()
 
     def _count_growth_bytes(self, frame: PartialFrame) -> int:
@@ -237,13 +237,13 @@ class PartialFrame:
         limit_bytes: int,
         budget: FrameBudget,
         disconnect: Callable[[], None],
-        least_bytes: int = MINIMUM_FRAME_BYTES,
+        min_bytes: int = MINIMUM_FRAME_BYTES,
     ) -> None:
         self.give_up = disconnect
         self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
-        self._least_bytes = least_bytes
+        self._least_bytes = min_bytes
         self._filled = len(start)
         self._seen_bytes = self._filled  # when it last made progress
         self._total = 0  # unknown before the four bytes of the size have arrived
@@ -252,7 +252,7 @@ class PartialFrame:
         self._buffer[: self._filled] = start
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return self._filled == self._total
 
     @property
@@ -274,7 +274,7 @@ class PartialFrame:
         self._filled += count
         if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
             self._seen_bytes = self._filled
-            self.pool.note_progress(self)
+            self.pool.record_progress(self)
 
     @property
     def missing_bytes(self) -> int:
@@ -289,7 +289,7 @@ class PartialFrame:
         """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
         if self._total == 0 and self._filled >= PREFIX_BYTES:
             self._begin_frame()
-        if self._filled < len(self._buffer) or self.complete:
+        if self._filled < len(self._buffer) or self.is_complete:
             return True
         size = self.choose_next_buffer_bytes()
         if not self._budget.try_to_reserve_memory(self, size):

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.delayed_operations import DelayedOperation
-from minibroker.broker.network.output_items import Due, Mark, ObservedDue
+from minibroker.broker.network.output_items import AnswerEndMark, DueAnswer, ObservedDueAnswer
 from minibroker.protocol.apis import READS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ API_KEY = Struct(">h")  # begins each request
 class OutletOfLostClient:
     """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
 
-    congested = False
+    is_congested = False
     progress_ms = 0.0
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None], close: Callable[[], None]) -> None:
@@ -35,11 +35,11 @@ class OutletOfLostClient:
     def resume_reading(self) -> None: ...
 
 
-def notify_observers_of_lost_answers(answers: Sequence[list[Any] | Due]) -> None:
+def notify_observers_of_lost_answers(answers: Sequence[list[Any] | DueAnswer]) -> None:
     """Tell the observers of answers that they are lost."""
     for answer in answers:
         for item in answer if isinstance(answer, list) else (answer,):
-            if isinstance(item, Mark | ObservedDue):
+            if isinstance(item, AnswerEndMark | ObservedDueAnswer):
                 item.report_answer_lost()
 
 

@@ -77,7 +77,7 @@ class HttpServer:
             if context is None or len(self._clients) >= CLIENTS_MAX:
                 client.close()
             else:
-                self._run_task(self._complete_tls_handshake(client, context))
+                self._run_in_task(self._complete_tls_handshake(client, context))
 
     async def _complete_tls_handshake(self, client: socket.socket, context: ssl.SSLContext) -> None:
         """Do the handshake with a client; the connection is accepted then."""
@@ -96,11 +96,11 @@ class HttpServer:
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
-        self._run_task(self._serve_client(reader, writer, is_private))
+        self._run_in_task(self._serve_client(reader, writer, is_private))
 
-    def _run_task(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run what is done for a client."""
-        client = asyncio.ensure_future(work)
+        client = asyncio.ensure_future(coroutine)
         self._clients.add(client)
         client.add_done_callback(self._clients.discard)
 

@@ -9,7 +9,7 @@ from minibroker.protocol.primitives import Output
 CLOSE: Final = None  # close the socket once everything before it is sent
 
 
-class Sent(Protocol):
+class AnswerObserver(Protocol):
     """An observer of whether an answer was sent."""
 
     def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
@@ -22,14 +22,14 @@ class Sent(Protocol):
         """Handle that the answer will never be sent."""
 
 
-class Mark:
+class AnswerEndMark:
     """A mark behind an answer, which reports when the answer was sent."""
 
     __slots__ = ("_answer", "_sent_bytes")
 
     size_bytes = 0
 
-    def __init__(self, answer: Sent, sent_bytes: int) -> None:
+    def __init__(self, answer: AnswerObserver, sent_bytes: int) -> None:
         self._answer = answer
         self._sent_bytes = sent_bytes
 
@@ -42,23 +42,23 @@ class Mark:
         self._answer.report_answer_lost()
 
 
-class Refusal(list[Any]):
+class ErrorAnswerItems(list[Any]):
     """The items of an answer with an error, where those before had none."""
 
 
-class Due(Protocol):
+class DueAnswer(Protocol):
     """An answer that may be sent at the end of the loop's turn, and no earlier."""
 
     def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
 
 
-class ObservedDue:
+class ObservedDueAnswer:
     """An answer that its observer sees at the end of the turn."""
 
     __slots__ = ("_due", "_observer")
 
-    def __init__(self, due: Due, observer: Sent) -> None:
+    def __init__(self, due: DueAnswer, observer: AnswerObserver) -> None:
         self._due = due
         self._observer = observer
 
@@ -76,4 +76,4 @@ class ObservedDue:
 
 
 BYTES: Final = frozenset({bytes, bytearray, Output})
-JOINED: Final = BYTES | {Mark}
+JOINED: Final = BYTES | {AnswerEndMark}

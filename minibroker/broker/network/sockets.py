@@ -18,7 +18,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
-from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
+from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, AnswerEndMark
 from minibroker.broker.network.unread import UnreadBytes
 from minibroker.operating_system import HAS_SENDFILE
 
@@ -47,7 +47,7 @@ CALLED_BY_LOOP: Final = (
 )
 
 
-class Shared:
+class SharedSocketState:
     """The shared state of all sockets of an event loop: clock, buffers and their limits, and the open sockets."""
 
     def __init__(self, clock: Clock) -> None:
@@ -96,7 +96,7 @@ class ClientSocket:
     )
     __deletable__ = ("_connection",)  # mypyc's word for what `connection_lost` deletes
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, shared: Shared, attach: Attach) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, shared: SharedSocketState, attach: Attach) -> None:
         self._loop = loop
         self._shared = shared
         self._attach = attach
@@ -183,7 +183,7 @@ class ClientSocket:
     # --- writing --------------------------------------------------------------------------------
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether output waits for the client to read it."""
         return bool(self._queue) or self._write_paused
 
@@ -206,13 +206,13 @@ class ClientSocket:
         elif self._is_full:
             self._report_unread_bytes()
 
-    def count_untaken_bytes(self) -> int:
+    def count_unread_bytes(self) -> int:
         """Return how many written bytes the client has not read; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
     def _report_unread_bytes(self) -> None:
         queued_bytes = sum([len(item) for item in self._queue if item.__class__ in BYTES])
-        self._shared.unread.set_unread_bytes(self, self.count_untaken_bytes() + queued_bytes)
+        self._shared.unread.set_unread_bytes(self, self.count_unread_bytes() + queued_bytes)
 
     def hold_back_output(self) -> None:
         """Hold back all output, as if the process were stopped."""
@@ -249,7 +249,7 @@ class ClientSocket:
         self._pump_due = False
         self.progress_ms = self._shared.now_ms()
         self._write_queue_to_kernel()
-        if self.congested:
+        if self.is_congested:
             self._report_unread_bytes()
         elif not self._transport.is_closing():
             self._shared.unread.remove_client(self)
@@ -270,7 +270,7 @@ class ClientSocket:
                 self._drop_queued_output()
                 self._transport.close()
                 return
-            elif queue[0].__class__ is Mark:
+            elif queue[0].__class__ is AnswerEndMark:
                 queue.popleft().report_answer_sent()
             else:
                 budget_bytes -= self._send_region_part(queue[0])
@@ -298,8 +298,8 @@ class ClientSocket:
             data = joined[0]
             self._transport.write(data)
             return len(data)
-        marks = [item for item in joined if item.__class__ is Mark]
-        data = b"".join([item for item in joined if item.__class__ is not Mark] if marks else joined)
+        marks = [item for item in joined if item.__class__ is AnswerEndMark]
+        data = b"".join([item for item in joined if item.__class__ is not AnswerEndMark] if marks else joined)
         self._transport.write(data)
         for mark in marks:
             mark.report_answer_sent()
@@ -343,16 +343,16 @@ class ClientSocket:
             self._sent_bytes += sent
         return sent
 
-    def _send_region_from_file(self, region: Any, position: int, left_bytes: int) -> int:
+    def _send_region_from_file(self, region: Any, position: int, remaining_bytes: int) -> int:
         try:
-            sent: int = region.file.sendfile(self._descriptor, position, min(left_bytes, TURN_BYTES))
+            sent: int = region.file.sendfile(self._descriptor, position, min(remaining_bytes, TURN_BYTES))
             return sent
         except (BlockingIOError, InterruptedError):
             # The transport cannot report when there is room, except after a write that did not fit.
-            return self._send_copy_of_region(region, position, min(left_bytes, PILOT_BYTES))
+            return self._send_copy_of_region(region, position, min(remaining_bytes, PILOT_BYTES))
 
-    def _send_copy_of_region(self, region: Any, position: int, left_bytes: int) -> int:
-        data = self._read_region(region, position, min(left_bytes, COPY_BYTES))
+    def _send_copy_of_region(self, region: Any, position: int, remaining_bytes: int) -> int:
+        data = self._read_region(region, position, min(remaining_bytes, COPY_BYTES))
         if data:
             self._transport.write(data)
         return len(data)
@@ -371,7 +371,7 @@ class ClientSocket:
         dropped = list(self._queue)
         self._queue.clear()
         for item in dropped:
-            if item.__class__ is Mark:
+            if item.__class__ is AnswerEndMark:
                 item.report_answer_lost()
 
     def _abort_for_missing_bytes(self, region: Any) -> None:

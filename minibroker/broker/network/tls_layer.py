@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import ClientSocket, Shared, get_host_name, get_peer_name
+from minibroker.broker.network.sockets import ClientSocket, SharedSocketState, get_host_name, get_peer_name
 from minibroker.broker.security.distinguished_names import MalformedName, read_certificate_subject
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
@@ -38,7 +38,7 @@ UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages to a client that reads noth
 NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXPECTED_MESSAGE")
 
 
-class Limits(Protocol):
+class ConnectionAdmission(Protocol):
     """The limits that admit, mute or close new connections."""
 
     def admit_connection(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
@@ -54,10 +54,10 @@ class TlsLayer(asyncio.BufferedProtocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        shared: Shared,
+        shared: SharedSocketState,
         tls: TlsSettings,
         make_application: Callable[[], ClientSocket],
-        limits: Limits,
+        limits: ConnectionAdmission,
         limit_ms: float,
         node_id: int,
         listener: str,

@@ -24,7 +24,7 @@ class ReadingClient(Protocol):
     @property
     def peer(self) -> str: ...
 
-    def count_untaken_bytes(self) -> int:
+    def count_unread_bytes(self) -> int:
         """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
 
     def abort(self) -> None:
@@ -44,9 +44,9 @@ class _UnreadBytesOfClient:
         self.untaken_bytes = -1
         self.since_ms = 0.0
 
-    def set_untaken_bytes(self, untaken_bytes: int, now_ms: float) -> None:
-        if untaken_bytes != self.untaken_bytes:
-            self.untaken_bytes = untaken_bytes
+    def set_unread_bytes(self, unread_bytes: int, now_ms: float) -> None:
+        if unread_bytes != self.untaken_bytes:
+            self.untaken_bytes = unread_bytes
             self.since_ms = now_ms
 
 
@@ -59,17 +59,17 @@ class UnreadBytes:
         self._now_ms = now_ms
         self._holdings: dict[ReadingClient, _UnreadBytesOfClient] = {}
 
-    def set_unread_bytes(self, client: ReadingClient, held_bytes: int) -> None:
-        """Set the unread bytes of `client` to `held_bytes`; disconnect clients if the sum is too large."""
-        if held_bytes <= OWN_UNREAD_BYTES:
+    def set_unread_bytes(self, client: ReadingClient, unread_bytes: int) -> None:
+        """Set the unread bytes of `client` to `unread_bytes`; disconnect clients if the sum is too large."""
+        if unread_bytes <= OWN_UNREAD_BYTES:
             self.remove_client(client)
             return
         holding = self._holdings.get(client)
         if holding is None:
             holding = self._holdings[client] = _UnreadBytesOfClient()
-        holding.set_untaken_bytes(client.count_untaken_bytes(), self._now_ms())
-        self.held_bytes += held_bytes - holding.held_bytes
-        holding.held_bytes = held_bytes
+        holding.set_unread_bytes(client.count_unread_bytes(), self._now_ms())
+        self.held_bytes += unread_bytes - holding.held_bytes
+        holding.held_bytes = unread_bytes
         if self.held_bytes > self.limit_bytes:
             self._disconnect_until_below_limit(client)
 
@@ -88,7 +88,7 @@ class UnreadBytes:
     def _disconnect_stalled_clients(self) -> None:
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
-            holding.set_untaken_bytes(client.count_untaken_bytes(), now_ms)
+            holding.set_unread_bytes(client.count_unread_bytes(), now_ms)
 
     def _disconnect_until_below_limit(self, writing_client: ReadingClient) -> None:
         """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""

@@ -70,7 +70,7 @@ class RequestUsage:
         self._since_ns = perf_counter_ns()
 
 
-class Metered:
+class MeteredCoroutine:
     """Charges the time in which a coroutine runs: `await Metered(usage, coroutine)`."""
 
     __slots__ = ("_coroutine", "_usage")
@@ -107,7 +107,7 @@ class QuotaClient(Protocol):
         """Return the client's authenticated principal."""
 
 
-def find_quota_for(
+def find_quota_of_client(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
 ) -> Quota | None:
     """Return the client's quota of this kind, or None."""
@@ -220,7 +220,7 @@ class QuotaManager:
         return rate.compute_throttle_ms(quota.bound, now_ms)
 
     def _find_quota(self, client: QuotaClient, key: str) -> Quota | None:
-        return find_quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
+        return find_quota_of_client(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
     def _make_metric_windows(self) -> Windows:
         settings = self._cluster.settings

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.delayed_operations import Slicer, Stage
+from minibroker.broker.delayed_operations import OperationStage, Slicer
 from minibroker.broker.metadata.leaders import get_led_partition
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
-from minibroker.broker.turn import Wait
+from minibroker.broker.turn import AppendWait
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 MOST_NAMINGS = 10  # of the same thing in a request, as a few kilobytes could otherwise ask for gigabytes
 
 
-class Namings:
+class NameRepetitions:
     """The names in a request so far. Kafka answers each repetition; clients name nothing more than once or twice."""
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
 
-    def count_repeated_name(self, name: Hashable) -> None:
+    def count_or_refuse_name(self, name: Hashable) -> None:
         """Count a name. Raises KafkaError(INVALID_REQUEST) beyond ten of the same."""
         self._counts[name] += 1
         if self._counts[name] > MOST_NAMINGS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names it more than {MOST_NAMINGS} times.")
 
 
-Refusals = dict[ErrorCode, "Reason"]  # of one request
+Refusals = dict[ErrorCode, "RefusalReason"]  # of one request
 TooLate = tuple[int, KafkaError]  # after so many ms, and then with this error
 
 
@@ -114,9 +114,9 @@ class RequestContext:
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
         self.refusals: Refusals | None = None
         self.refuses_zstd = False  # of a Fetch: whether topics with compression.type=zstd are refused
-        self.waits: list[tuple[Wait, Refuse, TooLate | None]] | None = None
+        self.waits: list[tuple[AppendWait, Refuse, TooLate | None]] | None = None
         self.must_sync = False
-        self.stage = Stage.COMING
+        self.stage = OperationStage.COMING
         self.was_paused = False  # whether it has needed more than a slice
         self.commits = 0  # of the cluster's metadata, when the handler began
         self.cache_place: Any = None  # of the answer, if it can be cached
@@ -226,7 +226,7 @@ class RequestContext:
 
     # --- what the answer waits for --------------------------------------------------------------
 
-    def delay_answer_until_over(self, wait: Wait, set_error: Refuse, too_late: TooLate | None = None) -> None:
+    def delay_answer_until_over(self, wait: AppendWait, set_error: Refuse, too_late: TooLate | None = None) -> None:
         """Send the answer once `wait` is over; `set_error` puts the error into it if it fails, or comes `too_late`."""
         if not wait.is_over:
             if self.waits is None:
@@ -237,11 +237,11 @@ class RequestContext:
     def wait_for_metadata(self) -> None:
         """Send the answer once all changes of the metadata are synced; if they may be lost, send none."""
         metadata = self.cluster.metadata_log.storage
-        self.delay_answer_until_over(Wait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
+        self.delay_answer_until_over(AppendWait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
 
     def release_frame_before_wait(self) -> None:
         """Release the frame, and count the request among those in memory, as it waits for more than its turn."""
-        if self.call is not None and self.stage is Stage.COMING and not self.frame_is_kept:
+        if self.call is not None and self.stage is OperationStage.COMING and not self.frame_is_kept:
             self.call.copy_frame()  # a hook holds it
             self.frame_is_kept = True
         self.frame = None
@@ -261,24 +261,24 @@ class RequestContext:
 
     def begin_handler(self, cluster: Broker) -> None:
         """Note that the handler runs on `cluster` now; forget what it left on an earlier one."""
-        self.stage, self.cluster, self.commits = Stage.RUNNING, cluster, cluster.commits
+        self.stage, self.cluster, self.commits = OperationStage.RUNNING, cluster, cluster.commits
         self.waits = self.refusals = None
         self.must_sync = False
 
     def keep_frame_for_later_steps(self) -> bool:
         """Keep the request's records valid for later steps; return False if they must be copied."""
         if not self.frame_is_kept:
-            self.kept = self.connection.hand_over_frame_buffer()
+            self.kept = self.connection.detach_frame_buffer()
             self.frame_is_kept = self.kept is not None
         return self.frame_is_kept
 
 
 def _leave_unanswered(failure: KafkaError) -> None:
     """Close the connection, as nobody knows whether a start will find what was changed."""
-    raise Unanswerable(f"what was changed may be lost: {failure}")
+    raise UnanswerableRequest(f"what was changed may be lost: {failure}")
 
 
-class Reason:
+class RefusalReason:
     """The reason why parts of a request are rejected, with the first of them and their number."""
 
     __slots__ = ("count", "error", "partition", "topic")
@@ -294,13 +294,13 @@ class Reason:
         return where if self.count == 1 else f"{where} and {self.count - 1} more"
 
 
-def count_refused(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
+def count_refusal(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
     """Count a topic, or one of its partitions, that is rejected with this error."""
     if context.refusals is None:
         context.refusals = {}
     reason = context.refusals.get(error.code)
     if reason is None:
-        reason = context.refusals[error.code] = Reason(error, topic, partition)
+        reason = context.refusals[error.code] = RefusalReason(error, topic, partition)
     reason.count += 1
 
 
@@ -308,11 +308,11 @@ def log_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, l
     """Log a line for each reason why parts of the request were rejected."""
     refusals, context.refusals = context.refusals, None
     for reason in (refusals or {}).values():
-        log_reason(context.client_id, logger, key, reason, level)
+        log_refusal_reason(context.client_id, logger, key, reason, level)
 
 
-def log_reason(
-    client_id: str | None, logger: logging.Logger, key: ApiKey, reason: Reason, level: int = logging.INFO
+def log_refusal_reason(
+    client_id: str | None, logger: logging.Logger, key: ApiKey, reason: RefusalReason, level: int = logging.INFO
 ) -> None:
     """Log why parts of a request of this client were rejected."""
     if not logger.isEnabledFor(level):

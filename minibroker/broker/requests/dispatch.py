@@ -18,15 +18,15 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.delayed_operations import ClusterReplaced, Slicer, Stage, in_slices
-from minibroker.broker.quotas.quota_manager import Metered, RequestUsage
+from minibroker.broker.delayed_operations import ClusterReplaced, OperationStage, Slicer, run_in_slices
+from minibroker.broker.quotas.quota_manager import MeteredCoroutine, RequestUsage
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import (
     SIZE,
     SIZE_AND_CORRELATION_ID,
-    Due,
+    DueResponse,
     Route,
-    Unanswerable,
+    UnanswerableRequest,
     encode_answer,
     encode_response,
     encode_response_in_steps,
@@ -58,7 +58,7 @@ METADATA: Final = int(ApiKey.METADATA)
 NOTHING: Final = memoryview(b"")  # in the place of what need not stay in memory
 
 
-class LastingAnswers:
+class AnswerCache:
     """A cache of answers by request bytes; a change of the cluster begins another one."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class LastingAnswers:
         self._answers: dict[Hashable, bytes] = {}
         self._size_bytes = 0
 
-    def find_answer(self, context: RequestContext, body: memoryview) -> list[Any] | None:
+    def find_cached_answer(self, context: RequestContext, body: memoryview) -> list[Any] | None:
         """Return the items of the cached answer to a request, or None; then note where its answer can be kept."""
         cluster, connection = context.cluster, context.connection
         generation = cluster, cluster.answer_cache_generation
@@ -80,7 +80,7 @@ class LastingAnswers:
             return None
         return [SIZE_AND_CORRELATION_ID.pack(len(kept) + SIZE.size, context.correlation_id), kept]
 
-    def keep_answer(self, context: RequestContext, items: list[Any]) -> None:
+    def cache_answer(self, context: RequestContext, items: list[Any]) -> None:
         """Keep the answer to a request with a `cache_place`, unless something has changed since it began."""
         answers, asked = context.cache_place
         if answers is not self._answers or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
@@ -105,7 +105,7 @@ class Dispatcher:
         self.cluster = cluster
         self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
-        self._lasting = LastingAnswers()
+        self._lasting = AnswerCache()
 
     def execute_or_close(self, connection: Connection, frame: memoryview) -> Outcome:
         """Run a request as `execute` does. If that fails, close the connection behind the earlier answers."""
@@ -145,13 +145,13 @@ class Dispatcher:
             if self.cluster.image.quotas:
                 context.usage = RequestUsage(len(frame))
             elif key == METADATA and not self.interceptors and not route.is_large(frame):
-                answer = self._lasting.find_answer(context, frame[position:])
+                answer = self._lasting.find_cached_answer(context, frame[position:])
                 if answer is not None:
                     return answer
             # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
             request = route.decode_in_one_step(frame, position)
         except MalformedMessage as error:
-            raise Unanswerable(f"a request that cannot be read: {error}") from error
+            raise UnanswerableRequest(f"a request that cannot be read: {error}") from error
         if request is None or self.interceptors:
             return self._begin_request(context, self._decode_and_run(context, request, frame, position))
         context.frame = frame
@@ -189,22 +189,22 @@ class Dispatcher:
         """
         authenticator = connection.authenticator
         if authenticator is None:
-            raise Unanswerable("a request on a connection that cannot authenticate")
+            raise UnanswerableRequest("a request on a connection that cannot authenticate")
         objection = authenticator.find_objection_to_request(key)
         if objection is None:
             return None
         name = _get_api_name(key)
         if not authenticator.is_in_exchange:
-            raise Unanswerable(f"{name} {objection}")
+            raise UnanswerableRequest(f"{name} {objection}")
         reason = f"Unexpected Kafka request of type {name} during SASL authentication."
         route = self._add_route(key, version)
         if route is None or route.is_large(frame):
-            raise Unanswerable(reason)
+            raise UnanswerableRequest(reason)
         try:
             route.decode_request(frame)
             response = route.make_refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
-            raise Unanswerable(reason) from error
+            raise UnanswerableRequest(reason) from error
         return authenticator.send_refusal_after_delay(
             reason, encode_answer(response, version, route.answer_start, correlation_id)
         )
@@ -226,10 +226,10 @@ class Dispatcher:
         if response is None:
             return None
         if context.waits is not None:
-            return Due(context, response)
+            return DueResponse(context, response)
         items = encode_response(context, response)
         if context.cache_place is not None:
-            self._lasting.keep_answer(context, items)
+            self._lasting.cache_answer(context, items)
         return items
 
     def _run_handler(self, context: RequestContext, request: Message) -> HandlerOutcome:
@@ -243,15 +243,21 @@ class Dispatcher:
             context.usage.stop_request_time()
         return outcome
 
-    def _begin_request(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> Outcome:
+    def _begin_request(
+        self, context: RequestContext, handler_coroutine: Coroutine[Any, Any, Message | None]
+    ) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
         answered, failed = context.connection.send_delayed_answer, partial(fail_request, context)
-        return self.slicer.run_or_delay(self._answer(context, running), answered, failed, context)
+        return self.slicer.run_or_delay(
+            self._run_and_encode_answer(context, handler_coroutine), answered, failed, context
+        )
 
-    async def _answer(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> list[Any] | None:
-        """Return the items of the answer, once `running` has returned the response."""
+    async def _run_and_encode_answer(
+        self, context: RequestContext, handler_coroutine: Coroutine[Any, Any, Message | None]
+    ) -> list[Any] | None:
+        """Return the items of the answer, once `handler_coroutine` has returned the response."""
         try:
-            response = await running
+            response = await handler_coroutine
             context.charge_and_throttle(response)
             call = context.call
             if response is None:
@@ -265,7 +271,7 @@ class Dispatcher:
             else:
                 items = encode_response(context, response)
             if context.cache_place is not None:
-                self._lasting.keep_answer(context, items)
+                self._lasting.cache_answer(context, items)
             return items if call is None else call.add_mark_to_answer(items)
         except BaseException:
             context.report_answer_lost()
@@ -287,9 +293,9 @@ class Dispatcher:
                 context.frame = frame  # for the template of the next one
         if request is None:
             try:
-                request, context.long_arrays = await in_slices(context.route.decode_in_steps(frame, position))
+                request, context.long_arrays = await run_in_slices(context.route.decode_in_steps(frame, position))
             except MalformedMessage as error:
-                raise Unanswerable(f"a request that cannot be read: {error}") from error
+                raise UnanswerableRequest(f"a request that cannot be read: {error}") from error
             assert request is not None
         if call is not None:
             call.request = request
@@ -319,14 +325,16 @@ class Dispatcher:
                     if outcome is None or isinstance(outcome, Message):
                         response = outcome
                     else:
-                        response = await (outcome if context.usage is None else Metered(context.usage, outcome))
+                        response = await (
+                            outcome if context.usage is None else MeteredCoroutine(context.usage, outcome)
+                        )
                 except KafkaError as error:
                     response = context.route.make_refusal(error)
                 if _has_new_commits(context):
                     context.wait_for_metadata()
                 if context.waits is not None:
                     await wait_until_written(context)
-                context.stage = Stage.ANSWERING
+                context.stage = OperationStage.ANSWERING
                 return response
             except ClusterReplaced:
                 assert request is not None
@@ -335,23 +343,23 @@ class Dispatcher:
     async def _encode_in_steps(self, context: RequestContext, response: Message) -> list[Any]:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
-            items, long_arrays = await in_slices(encode_response_in_steps(context, response))
+            items, long_arrays = await run_in_slices(encode_response_in_steps(context, response))
         except AnswerTooLarge as error:
             self.slicer.run_steps_in_slices(clear_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
-            raise Unanswerable(str(error)) from None
+            raise UnanswerableRequest(str(error)) from None
         self.slicer.run_steps_in_slices(clear_arrays_in_steps((*context.long_arrays, *long_arrays)))
         return items
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS:
-            raise Unanswerable(f"{_get_api_name(key)} (key {key}) version {version}, which is not served here")
+            raise UnanswerableRequest(f"{_get_api_name(key)} (key {key}) version {version}, which is not served here")
         from minibroker.protocol.messages.cluster import ApiVersionsResponse  # here, as a start need not wait for it
 
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=SERVED[key].versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):
-            answer = interceptor.alter_unsupported(answer)
+            answer = interceptor.alter_unsupported_version_response(answer)
         return encode_answer(answer, 0, make_answer_start(0), correlation_id)
 
 
@@ -373,7 +381,7 @@ def _get_api_name(key: int) -> str:
 def fail_request(context: RequestContext, error: Exception) -> None:
     """Disconnect the client of a request that has failed outside of `execute`."""
     connection = context.connection
-    if not (connection.is_gone and isinstance(error, Unanswerable)):
+    if not (connection.is_gone and isinstance(error, UnanswerableRequest)):
         log_failure(connection, context.key, context.version, context.client_id, error)
     connection.close_after_failure()
 
@@ -382,7 +390,7 @@ def log_failure(connection: Connection, key: int, version: int, client_id: str |
     """Log why a connection is closed; for a bug of ours, with its traceback."""
     who = connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")
     fields = {**connection.log_fields, "api": apis.get_api_name(key) if key in KNOWN_KEYS else key, "version": version}
-    if isinstance(error, Unanswerable):
+    if isinstance(error, UnanswerableRequest):
         closing.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
     else:
         closing.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from minibroker.broker.network.output_items import CLOSE, Mark, ObservedDue, Refusal
+from minibroker.broker.network.output_items import CLOSE, AnswerEndMark, ErrorAnswerItems, ObservedDueAnswer
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.declare import Message
 
@@ -57,7 +57,7 @@ class Interceptor(Protocol):
         """
         return response
 
-    def alter_unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    def alter_unsupported_version_response(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         """Return `response`, or another answer to ApiVersions in a version that this broker does not know (KIP-511).
 
         Nothing else is called for such a request, as nobody can read it.
@@ -151,15 +151,15 @@ class Call:
         """Show those that only watch a request that has run undecoded; return its outcome for them to see, too."""
         for interceptor in self._interceptors:
             interceptor.before_request(self)
-        return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
+        return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDueAnswer(outcome, self)
 
     def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
         """Return the items of an answer after the hooks, with a mark behind them that reports when they are sent."""
-        if isinstance(items, Refusal):  # of a request that has run undecoded
+        if isinstance(items, ErrorAnswerItems):  # of a request that has run undecoded
             self.alter_response(self.context.route.decode_response(items[0]))
         items = self.alter_answer_frame(items)
         end = items.index(CLOSE) if CLOSE in items else len(items)
-        items.insert(end, Mark(self, sum(map(_measure_item, items[:end]))))
+        items.insert(end, AnswerEndMark(self, sum(map(_measure_item, items[:end]))))
         return items
 
     def copy_frame(self) -> None:

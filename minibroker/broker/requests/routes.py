@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.delayed_operations import Promise
-from minibroker.broker.requests.served import Served
-from minibroker.broker.turn import find_failure
+from minibroker.broker.requests.served import ServedApi
+from minibroker.broker.turn import find_append_failure
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -37,7 +37,7 @@ Outcome = Message | Coroutine[Any, Any, Message | None] | None
 Handler = Callable[["RequestContext", Any], Outcome]
 
 
-class Unanswerable(Exception):
+class UnanswerableRequest(Exception):
     """A request that can only be answered by closing the connection; the message is for the log."""
 
 
@@ -56,7 +56,7 @@ class Route:
         "version",
     )
 
-    def __init__(self, served: Served, version: int) -> None:
+    def __init__(self, served: ServedApi, version: int) -> None:
         self.key = served.key
         self.handler: Handler = served.handler
         self.durable = served.durable
@@ -145,7 +145,7 @@ def _finish_frame(out: Output, correlation_id: int) -> list[Any]:
 # --- when it may be sent ------------------------------------------------------------------------
 
 
-class Due:
+class DueResponse:
     """An answer to send at the end of the turn, once what it reports is written."""
 
     __slots__ = ("_context", "_response")
@@ -158,7 +158,7 @@ class Due:
         """Return the items to send, once the turn has ended."""
         waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
         for wait, refuse, _ in waits or ():
-            failure = find_failure(wait)
+            failure = find_append_failure(wait)
             if failure is not None:
                 refuse(failure)
         return encode_response(self._context, self._response)
@@ -170,7 +170,7 @@ async def wait_until_written(context: RequestContext) -> None:
     awaited: list[tuple[Promise[KafkaError | None], Refuse]] = []
     for wait, refuse, too_late in waits or ():
         written: Promise[KafkaError | None] = Promise()
-        context.cluster.turn.call_when_over(wait, written.resolve)
+        context.cluster.turn.call_when_wait_is_over(wait, written.resolve)
         if too_late is not None and not written.done:
             timeout_ms, error = too_late
             context.cluster.clock.call_later(timeout_ms, partial(written.resolve, error))

@@ -93,7 +93,7 @@ FAMILIES: Final = {
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 
-class Served:
+class ServedApi:
     """A supported API. `durable`, as `handles` has it, is known once `handler` was used."""
 
     durable = False
@@ -111,8 +111,8 @@ class Served:
         return handler
 
 
-SERVED: Final[dict[int, Served]] = {
-    key: Served(key, parse_versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
+SERVED: Final[dict[int, ServedApi]] = {
+    key: ServedApi(key, parse_versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
 }
 
 

@@ -112,13 +112,13 @@ def _escape_attribute_value(text: str) -> str:
     """Escape special characters, and spaces at both ends."""
     start = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))
-    characters = (_escape_character(one, inside=start <= index < end) for index, one in enumerate(text))
+    characters = (_escape_character(one, is_inside=start <= index < end) for index, one in enumerate(text))
     return "".join(characters)
 
 
-def _escape_character(character: str, *, inside: bool) -> str:
+def _escape_character(character: str, *, is_inside: bool) -> str:
     if character == "\0":
         return "\\00"
-    if character in ESCAPED or (character in " \r" and not inside):
+    if character in ESCAPED or (character in " \r" and not is_inside):
         return f"\\{character}"
     return character

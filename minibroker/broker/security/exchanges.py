@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from minibroker.protocol.errors import ErrorCode
 
 
-class Authenticated(NamedTuple):
+class AuthenticatedClient(NamedTuple):
     """The end of an exchange: the last token for the client, the client's name, and when its credential expires."""
 
     token: bytes
@@ -26,7 +26,7 @@ class Authenticated(NamedTuple):
     has_token: bool = False  # whether the client has authenticated by a delegation token
 
 
-class Reply(NamedTuple):
+class SaslReply(NamedTuple):
     """The reply to a client's token: an error with its message, or the broker's next token."""
 
     error_code: ErrorCode
@@ -36,7 +36,7 @@ class Reply(NamedTuple):
 
 
 WaitForResult = Callable[[Callable[[], None]], None]  # calls back when the keys were read, or could not be read
-Exchange = Generator[bytes | WaitForResult, bytes, Authenticated]
+Exchange = Generator[bytes | WaitForResult, bytes, AuthenticatedClient]
 
 
 class InvalidCredentials(Exception):

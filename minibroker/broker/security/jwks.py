@@ -23,7 +23,7 @@ KEYS_MAX: Final = 100
 SECONDS_MAX: Final = 10.0
 CHUNK_BYTES: Final = 64 << 10
 
-RunDetached = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
+RunInOwnThread = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
 
 
 class KeySet:
@@ -60,19 +60,21 @@ class KeySet:
         pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
         return now_ms - self._tried_ms >= pause_ms
 
-    def fetch_keys_in_own_thread(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
-        """Read the keys and call `then`. Calls during a read wait for that one."""
+    def fetch_keys_in_own_thread(
+        self, run_in_own_thread: RunInOwnThread, now_ms: float, callback: Callable[[], None]
+    ) -> None:
+        """Read the keys and call `callback`. Calls during a read wait for that one."""
         if self._waiting is not None:
-            self._waiting.append(then)
+            self._waiting.append(callback)
             return
-        self._waiting = [then]
+        self._waiting = [callback]
         self._tried_ms = now_ms
         keys: list[PyJWK] = []
 
         def fetch_all_keys() -> None:
             keys.extend(_fetch_keys(self.url))
 
-        def keep_fetched_keys(error: Exception | None) -> None:
+        def store_fetched_keys(error: Exception | None) -> None:
             if error is None:
                 self._keys, self._read_ms, self._failures = keys, now_ms, 0
             else:
@@ -82,7 +84,7 @@ class KeySet:
             for each in waiting:
                 each()
 
-        run_detached(fetch_all_keys, keep_fetched_keys)
+        run_in_own_thread(fetch_all_keys, store_fetched_keys)
 
 
 def _fetch_keys(url: str) -> list[PyJWK]:

@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     session_ms: int | None = None
 
 
-class Judge(Protocol):
+class LoginJudge(Protocol):
     """Decides about logins."""
 
     def judge_login(self, login: Login) -> Verdict | None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import (
-    Authenticated,
+    AuthenticatedClient,
     AuthenticationFailed,
     Exchange,
     are_secrets_equal,
@@ -81,7 +81,7 @@ def exchange_plain_password(users: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed(
             "Authentication failed: Client requested an authorization id that is different from username"
         )
-    return Authenticated(b"", name)
+    return AuthenticatedClient(b"", name)
 
 
 class ExchangeEnvironment(ClockAndThreads, KnownCredentials, Protocol):

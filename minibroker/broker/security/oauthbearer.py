@@ -16,7 +16,7 @@ import re
 from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import (
-    Authenticated,
+    AuthenticatedClient,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
@@ -75,7 +75,7 @@ def exchange_oauthbearer_token(tokens: TokenValidator) -> Exchange:
             f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
             f"token's principal name ({identity.name})"
         )
-    return Authenticated(b"", identity.name, identity.expires_ms)
+    return AuthenticatedClient(b"", identity.name, identity.expires_ms)
 
 
 def _parse_first_message(message: bytes) -> tuple[str, str]:

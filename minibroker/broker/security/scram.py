@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
+from minibroker.broker.security.exchanges import AuthenticatedClient, AuthenticationFailed, Exchange, InvalidCredentials
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
@@ -119,7 +119,7 @@ def exchange_scram_proof(mechanism: ScramMechanism, clients: KnownCredentials, s
         )
     token, credential_of_client = None, None
     others: Iterable[UserScramCredentialRecord] = ()
-    if _asks_for_token_login(first):
+    if _is_token_login(first):
         token = clients.find_token_login(name, mechanism)
         credential_of_client = None if token is None else token.credential
     else:
@@ -139,12 +139,16 @@ def exchange_scram_proof(mechanism: ScramMechanism, clients: KnownCredentials, s
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, signed, mechanism.hash_name)
     last = b"v=" + base64.b64encode(signature)
-    return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
+    return (
+        AuthenticatedClient(last, name)
+        if token is None
+        else AuthenticatedClient(last, token.owner, token.expires_ms, True)
+    )
 
 
-def _asks_for_token_login(first: re.Match[str]) -> bool:
+def _is_token_login(first_message_match: re.Match[str]) -> bool:
     """Return whether the name in a first message is a token's id. Of equal extensions, the last one counts."""
-    extensions = dict(one.split("=", 1) for one in first["extensions"].split(",")[1:])
+    extensions = dict(one.split("=", 1) for one in first_message_match["extensions"].split(",")[1:])
     return extensions.get("tokenauth", "").lower() == "true"
 
 
@@ -159,7 +163,7 @@ def _is_valid_proof(
     return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), credential.stored_key)
 
 
-class CredentialShape(NamedTuple):
+class CredentialFormat(NamedTuple):
     """What a client sees of a credential, besides the salt's value. Kafka's tools make salts of digits and letters."""
 
     salt_bytes: int = SALT_BYTES
@@ -171,8 +175,8 @@ def _make_fake_credential(
     name: str, mechanism: ScramMechanism, other_credentials: Iterable[UserScramCredentialRecord]
 ) -> UserScramCredentialRecord:
     """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
-    shapes = {CredentialShape(len(each.salt), each.iterations, each.salt.isalnum()) for each in other_credentials} or {
-        CredentialShape()
+    shapes = {CredentialFormat(len(each.salt), each.iterations, each.salt.isalnum()) for each in other_credentials} or {
+        CredentialFormat()
     }
     # Chosen so that another shape changes as few names as possible.
     shape = max(shapes, key=lambda shape: _hash_text(f"{mechanism} {name} {shape}"))

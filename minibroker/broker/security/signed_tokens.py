@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import WaitForResult
-from minibroker.broker.security.jwks import KeySet, RunDetached
+from minibroker.broker.security.jwks import KeySet, RunInOwnThread
 from minibroker.broker.security.oauthbearer import (
     TokenIdentity,
     TokenRefused,
@@ -120,7 +120,7 @@ class ClockAndThreads(Protocol):
         """Return the time of a monotonic clock in ms."""
 
     @property
-    def run_detached(self) -> RunDetached:
+    def run_in_own_thread(self) -> RunInOwnThread:
         """A function that runs work that waits for another machine, in a separate thread."""
 
 
@@ -140,10 +140,10 @@ class SignedTokens:
         except TokenRefused:
             return None
         if self._keys.is_refresh_due(now_ms):
-            self._keys.fetch_keys_in_own_thread(self._source.run_detached, now_ms, lambda: None)
+            self._keys.fetch_keys_in_own_thread(self._source.run_in_own_thread, now_ms, lambda: None)
         if not self._keys.should_fetch_for_key(key_id, now_ms):
             return None
-        return lambda then: self._keys.fetch_keys_in_own_thread(self._source.run_detached, now_ms, then)
+        return lambda then: self._keys.fetch_keys_in_own_thread(self._source.run_in_own_thread, now_ms, then)
 
     def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""

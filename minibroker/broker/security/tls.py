@@ -117,7 +117,7 @@ class ListenerTls:
             log.info("listener %s has new keys and certificates", self._name)
 
 
-def make_listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
+def make_listener_tls(name: str, protocol: str, static_settings: Settings, settings: Settings) -> ListenerTls:
     """Return the TLS of a listener that is opened, by the current settings.
 
     If these are invalid, log that and use the static ones. Raises SettingsError if they are invalid too.
@@ -126,7 +126,7 @@ def make_listener_tls(name: str, protocol: str, static: Settings, settings: Sett
         return ListenerTls(name, protocol, settings)
     except SettingsError as error:
         log.error("what was set while the broker ran is not used: %s", error)
-        return ListenerTls(name, protocol, static)
+        return ListenerTls(name, protocol, static_settings)
 
 
 def make_tls_settings(

@@ -15,15 +15,19 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
-from minibroker.broker.turn import Wait, make_wait
+from minibroker.broker.turn import AppendWait, make_append_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch_in_steps
-from minibroker.protocol.records.formats import is_old_format, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    is_old_format,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.steps import Steps
@@ -33,7 +37,7 @@ from minibroker.storage.validation import validate_records_in_steps
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
-    from minibroker.broker.share.runs import GivenUp
+    from minibroker.broker.share.runs import GivenUpRecords
 
 log = logging.getLogger("minibroker.share")
 
@@ -68,10 +72,12 @@ class DeadLetters:
         self._controller = controller
 
     def write_dead_letters(
-        self, group_id: str, partition: Partition, record_ranges: Sequence[GivenUp], then: Callable[[], None]
+        self, group_id: str, partition: Partition, record_ranges: Sequence[GivenUpRecords], callback: Callable[[], None]
     ) -> None:
-        """Write a dead letter for each of these records of a partition, and call `then`, also if that fails."""
-        _DeadLetterWriting(self._cluster, self._controller, group_id, partition, record_ranges, then).start_writing()
+        """Write a dead letter for each of these records of a partition, and call `callback`, also if that fails."""
+        _DeadLetterWriting(
+            self._cluster, self._controller, group_id, partition, record_ranges, callback
+        ).start_writing()
 
 
 class _DeadLetterWriting:
@@ -83,8 +89,8 @@ class _DeadLetterWriting:
         controller: Controller,
         group_id: str,
         partition: Partition,
-        record_ranges: Iterable[GivenUp],
-        then: Callable[[], None],
+        record_ranges: Iterable[GivenUpRecords],
+        callback: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._controller = controller
@@ -93,13 +99,13 @@ class _DeadLetterWriting:
         # In order: what is read of the partition goes on from one to the next.
         self._left = {offset: one for one in sorted(record_ranges) for offset in range(one.first, one.last + 1)}
         self._described = f"{len(self._left)} records of {partition} from {next(iter(self._left))} on"
-        self._then = then
+        self._then = callback
         self._attempts = 0
 
     def start_writing(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        run_chore_in_slices(self._cluster.clock, lambda _: None, self._write_dead_letters_or_retry(), lambda: None)
+        process_items_in_slices(self._cluster.clock, lambda _: None, self._write_dead_letters_or_retry(), lambda: None)
 
     def _write_dead_letters_or_retry(self) -> Steps[None]:
         try:
@@ -107,7 +113,7 @@ class _DeadLetterWriting:
         except KafkaError as error:
             self._retry_or_finish_write(error)
         else:
-            self._cluster.turn.call_when_over(wait, self._retry_or_finish_write)
+            self._cluster.turn.call_when_wait_is_over(wait, self._retry_or_finish_write)
 
     def _retry_or_finish_write(self, failure: KafkaError | None) -> None:
         if failure is not None and failure.code in RETRIABLE and self._attempts < ATTEMPTS:
@@ -148,7 +154,7 @@ class _DeadLetterWriting:
 
     # --- its records ------------------------------------------------------------------------------
 
-    def _append_dead_letters(self) -> Steps[Wait]:
+    def _append_dead_letters(self) -> Steps[AppendWait]:
         """Append the dead letters that are left; return what to wait for. Raises KafkaError."""
         topic = yield from self._find_or_create_dead_letter_topic()
         index = self._partition.index % len(topic.partitions)
@@ -166,7 +172,7 @@ class _DeadLetterWriting:
             for offset in list(self._left)[: len(letters)]:
                 del self._left[offset]
             if not self._left:
-                return make_wait(target.log)
+                return make_append_wait(target.log)
 
     def _find_led_partition(self, topic: Topic, index: int) -> Partition:
         """Return a partition of the queue that can be written to. Raises KafkaError."""
@@ -193,7 +199,7 @@ class _DeadLetterWriting:
             yield
         return letters
 
-    def _make_dead_letter(self, offset: int, record_range: GivenUp, original: Record) -> Record:
+    def _make_dead_letter(self, offset: int, record_range: GivenUpRecords, original: Record) -> Record:
         headers = (
             ("__dlq.errors.topic", self._partition.topic.name.encode()),
             ("__dlq.errors.partition", str(self._partition.index).encode()),
@@ -218,7 +224,7 @@ class _DeadLetterWriting:
                 if region is None:
                     break
                 data = region.file.read(region.position, region.size_bytes)
-                for position, header in iterate_batches_in(data):
+                for position, header in iterate_batches_in_any_format(data):
                     for record in (yield from _decode_records(data, position, header, limit_bytes)):
                         if record.offset in self._left:
                             originals[record.offset] = record
@@ -236,7 +242,7 @@ def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes
     if header.is_control:
         return []
     if is_old_format(data, position):
-        return list(iterate_records_in(data, position, limit_bytes=limit_bytes))
+        return list(iterate_records_in_any_format(data, position, limit_bytes=limit_bytes))
     payload = bytearray()
     for portion in iterate_payload_chunks(data, position, header, limit_bytes):
         payload += portion

@@ -26,7 +26,7 @@ from minibroker.broker.share.runs import (
     AcquiredRecords,
     DeliveryRun,
     DeliveryState,
-    GivenUp,
+    GivenUpRecords,
     RangeAcknowledgement,
     ShareLimits,
     StateBatch,
@@ -57,12 +57,16 @@ class DeliveryPortions:
         self._limit = limit
         self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
 
-    def delivers_part_of_batch(self, runs: Sequence[DeliveryRun], fetched: range) -> bool:
+    def delivers_part_of_batch(self, runs: Sequence[DeliveryRun], fetched_offsets: range) -> bool:
         """Return whether the origin of these runs comes alone, and in portions."""
-        return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched))
+        return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched_offsets))
 
     def choose_ranges_to_acquire(
-        self, acquired_range: AcquiredRange, runs: Sequence[DeliveryRun], fetched: range, max_records: int | None
+        self,
+        acquired_range: AcquiredRange,
+        runs: Sequence[DeliveryRun],
+        fetched_offsets: range,
+        max_records: int | None,
     ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
 
@@ -70,13 +74,13 @@ class DeliveryPortions:
         """
         chosen: list[tuple[int, int]] = []
         count, portion = 0, None
-        for run in _iterate_available_runs(runs, fetched):
+        for run in _iterate_available_runs(runs, fetched_offsets):
             is_last = self._limit > FIRST_THROTTLED and run.count == self._limit - 1
             if is_last and count:
                 break
             if run.count >= self._threshold and portion is None:
                 portion = max(1, acquired_range.size >> (run.count - self._threshold + 1))
-            first, last = max(run.first, fetched.start), min(run.last, fetched.stop - 1)
+            first, last = max(run.first, fetched_offsets.start), min(run.last, fetched_offsets.stop - 1)
             ends = [last - first + 1, 1 if is_last else None, None if max_records is None else max_records - count]
             if portion is not None and portion > count:
                 ends.append(portion - count)
@@ -88,10 +92,14 @@ class DeliveryPortions:
         return chosen
 
 
-def _iterate_available_runs(runs: Sequence[DeliveryRun], fetched: range) -> Iterator[DeliveryRun]:
+def _iterate_available_runs(runs: Sequence[DeliveryRun], fetched_offsets: range) -> Iterator[DeliveryRun]:
     """Yield the runs of which records can be acquired in this range."""
     for run in runs:
-        if run.state == DeliveryState.AVAILABLE and run.first < fetched.stop and run.last >= fetched.start:
+        if (
+            run.state == DeliveryState.AVAILABLE
+            and run.first < fetched_offsets.stop
+            and run.last >= fetched_offsets.start
+        ):
             yield run
 
 
@@ -106,7 +114,7 @@ class Deliveries:
     def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
         """Begin at an offset, with the kept batches, in order. Offsets between these have not been delivered yet."""
         self.start_offset = self.end_offset = start_offset
-        self.given_up: list[GivenUp] = []
+        self.given_up: list[GivenUpRecords] = []
         self._runs: list[DeliveryRun] = []
         for batch in batches:
             if batch.first > self.end_offset:
@@ -184,7 +192,7 @@ class Deliveries:
         acquired: list[AcquiredRecords] = []
         left = most
         portions = DeliveryPortions(limits.deliveries)
-        for origin, runs in self._group_runs_by_origin(fetched):
+        for origin, runs in self._group_runs_by_acquired_range(fetched):
             if left <= 0:
                 return acquired
             is_throttled = portions.delivers_part_of_batch(runs, fetched)
@@ -207,11 +215,11 @@ class Deliveries:
             member_id, batch_bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
         )
 
-    def _group_runs_by_origin(self, fetched: range) -> list[tuple[AcquiredRange, list[DeliveryRun]]]:
+    def _group_runs_by_acquired_range(self, fetched_offsets: range) -> list[tuple[AcquiredRange, list[DeliveryRun]]]:
         """Return the origins with offsets in a range, each with its runs."""
         found: list[tuple[AcquiredRange, list[DeliveryRun]]] = []
         for run in self._runs:
-            if run.origin.first < fetched.stop and run.origin.last >= fetched.start:
+            if run.origin.first < fetched_offsets.stop and run.origin.last >= fetched_offsets.start:
                 if not found or found[-1][0] is not run.origin:
                     found.append((run.origin, []))
                 found[-1][1].append(run)
@@ -326,12 +334,12 @@ class Deliveries:
             offset = run.last + 1
 
     def release_acquired_runs(
-        self, limits: ShareLimits, is_released: Callable[[DeliveryRun], bool]
+        self, limits: ShareLimits, must_release: Callable[[DeliveryRun], bool]
     ) -> list[StateBatch]:
         """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
         changed = []
         for run in self._runs:
-            if run.state == DeliveryState.ACQUIRED and is_released(run):
+            if run.state == DeliveryState.ACQUIRED and must_release(run):
                 changed.append(self._end_acquisition_lock(run, AcknowledgeType.RELEASE, limits))
         return changed
 
@@ -351,7 +359,9 @@ class Deliveries:
         run.state = DeliveryState.ARCHIVED if is_last else NEXT[acknowledge_type]
         if limits.has_dead_letters and (is_last or acknowledge_type == AcknowledgeType.REJECT):
             run.state = DeliveryState.ARCHIVING
-            self.given_up.append(GivenUp(run.first, run.last, run.count, acknowledge_type == AcknowledgeType.REJECT))
+            self.given_up.append(
+                GivenUpRecords(run.first, run.last, run.count, acknowledge_type == AcknowledgeType.REJECT)
+            )
         run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
         return run.make_state_batch()
 

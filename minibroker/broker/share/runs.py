@@ -60,7 +60,7 @@ class AcquiredRecords(NamedTuple):
     deliveries: int
 
 
-class GivenUp(NamedTuple):
+class GivenUpRecords(NamedTuple):
     """Records that are delivered no more, as a member has rejected them, or else after the last delivery."""
 
     first: int

@@ -21,13 +21,13 @@ from minibroker.broker.share.deliveries import Deliveries
 from minibroker.broker.share.runs import (
     AcquiredRecords,
     DeliveryState,
-    GivenUp,
+    GivenUpRecords,
     RangeAcknowledgement,
     ShareLimits,
     StateBatch,
 )
 from minibroker.broker.share.states import ShareKey, ShareState
-from minibroker.broker.turn import Wait
+from minibroker.broker.turn import AppendWait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import iterate_headers
@@ -169,7 +169,7 @@ class SharePartition:
 
     # --- what members say -------------------------------------------------------------------------
 
-    def acknowledge_records(self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement]) -> Wait:
+    def acknowledge_records(self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement]) -> AppendWait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
         now_ms = int(self._cluster.clock.monotonic_ms())
         changed = self.deliveries.acknowledge_records(member_id, acknowledgements, self.limits, now_ms)
@@ -201,7 +201,7 @@ class SharePartition:
         except KafkaError as error:
             log.error("%s cannot be kept: %s", self, error)
 
-    def _persist_changed_batches(self, changed_batches: list[StateBatch]) -> Wait:
+    def _persist_changed_batches(self, changed_batches: list[StateBatch]) -> AppendWait:
         """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
@@ -238,7 +238,7 @@ class SharePartition:
         for run in self.deliveries.list_runs():
             if run.state == DeliveryState.ARCHIVING:
                 is_rejected = run.count < limit  # which is all that is known of the reason
-                self.deliveries.given_up.append(GivenUp(run.first, run.last, run.count, is_rejected))
+                self.deliveries.given_up.append(GivenUpRecords(run.first, run.last, run.count, is_rejected))
         self._cluster.clock.call_later(0, self._write_dead_letters)
 
     def _write_dead_letters(self) -> None:
@@ -248,7 +248,7 @@ class SharePartition:
             archive = partial(self._archive_given_up_records, given_up)
             self._shares.dead_letters.write_dead_letters(self.key.group_id, self.partition, given_up, archive)
 
-    def _archive_given_up_records(self, record_ranges: Sequence[GivenUp]) -> None:
+    def _archive_given_up_records(self, record_ranges: Sequence[GivenUpRecords]) -> None:
         if self._shares.find_share_partition(self.key) is self:
             changed = [batch for one in record_ranges for batch in self.deliveries.archive_offsets(one.first, one.last)]
             self._persist_changed_batches_or_log_error(changed)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.transactions.marking import EndedTransaction, write_marker_or_return_error
 from minibroker.broker.transactions.transaction import ENDING, TopicPartition, Transaction, TransactionState
-from minibroker.broker.turn import Wait, make_wait
+from minibroker.broker.turn import AppendWait, make_append_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import split_into_portions
 from minibroker.storage.producers.transaction_markers import TransactionMarker
@@ -89,7 +89,7 @@ class MarkerSender:
         missing = self._missing[transactional_id]
         failed = False
 
-        def write_portion(partitions: Sequence[TopicPartition]) -> None:
+        def write_markers_of_portion(partitions: Sequence[TopicPartition]) -> None:
             nonlocal failed
             if failed or self._missing.get(transactional_id) is not missing:
                 return
@@ -104,9 +104,9 @@ class MarkerSender:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._complete_when_flushed(transaction)
 
-        run_chore_in_slices(
+        process_items_in_slices(
             self._coordinator.cluster.clock,
-            write_portion,
+            write_markers_of_portion,
             split_into_portions(sorted(missing)),
             complete_when_all_written,
         )
@@ -126,26 +126,26 @@ class MarkerSender:
         flushing, lost = {where for where, _ in unflushed}, set[TopicPartition]()
         missing.update(flushing)
 
-        def count_flushed(where: TopicPartition, failure: KafkaError | None) -> None:
-            flushing.discard(where)
+        def count_flushed_marker(partition: TopicPartition, failure: KafkaError | None) -> None:
+            flushing.discard(partition)
             if failure is not None:
-                lost.add(where)
+                lost.add(partition)
             if not flushing:
                 missing.intersection_update(lost)
                 if self._missing.get(transactional_id) is missing:
                     self._complete_transaction_or_retry(transactional_id)
 
         for where, wait in unflushed:
-            self._coordinator.cluster.turn.call_when_over(wait, partial(count_flushed, where))
+            self._coordinator.cluster.turn.call_when_wait_is_over(wait, partial(count_flushed_marker, where))
 
-    def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
+    def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, AppendWait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].find_partition(where[1])) for where in transaction.partitions if where[0] in topics
         )
         here = ((where, partition.log) for where, partition in found if partition is not None)
-        return [(where, make_wait(kept)) for where, kept in here if kept.flusher.is_needed]
+        return [(where, make_append_wait(kept)) for where, kept in here if kept.flusher.is_needed]
 
     def _complete_transaction_or_retry(self, transactional_id: str) -> None:
         try:
@@ -172,14 +172,14 @@ class MarkerSender:
             if partition is None:  # of a deleted topic
                 unmarked_partitions.discard((name, index))
             elif (node := cluster.nodes.get(partition.leader_id)) is not None:
-                self._note_marker_written(
+                self._handle_marker_result(
                     transaction,
                     unmarked_partitions,
                     (name, index),
                     write_marker_or_return_error(cluster, node, ending, name, index),
                 )
 
-    def _note_marker_written(
+    def _handle_marker_result(
         self,
         transaction: Transaction,
         unmarked_partitions: set[TopicPartition],

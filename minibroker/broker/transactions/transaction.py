@@ -136,7 +136,7 @@ class Transaction:
         )
 
     @property
-    def epochs_exhausted(self) -> bool:
+    def has_exhausted_epochs(self) -> bool:
         """Return whether the producer needs a new id, as no epoch is left."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 

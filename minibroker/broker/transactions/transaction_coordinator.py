@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import CoordinatorRuntime, ValuesByPartition
 from minibroker.broker.metadata.features import TRANSACTION_VERSION
@@ -229,13 +229,18 @@ class TransactionExpiry:
             self._repeat_for_each_transaction(ABORT_INTERVAL, self._abort_if_timed_out)
             self._repeat_for_each_transaction(FORGET_INTERVAL, self._delete_if_unused)
 
-    def _repeat_for_each_transaction(self, interval_setting: str, work: Callable[[Transaction], None]) -> None:
+    def _repeat_for_each_transaction(
+        self, interval_setting: str, process_transaction: Callable[[Transaction], None]
+    ) -> None:
         cluster = self._coordinator.cluster
 
         def visit_all_transactions() -> None:
             transactions = self._coordinator.transactions.iterate_present_values()
-            run_chore_in_slices(
-                cluster.clock, work, transactions, lambda: self._repeat_for_each_transaction(interval_setting, work)
+            process_items_in_slices(
+                cluster.clock,
+                process_transaction,
+                transactions,
+                lambda: self._repeat_for_each_transaction(interval_setting, process_transaction),
             )
 
         cluster.clock.call_later(cluster.settings[interval_setting], visit_all_transactions)

@@ -41,7 +41,7 @@ def initialize_producer(
     check_expected_producer(transaction, expected)
     after = transaction.transition_to(TransactionState.EMPTY, now_ms)
     after.partitions, after.start_ms, after.timeout_ms = frozenset(), NO_TIME, timeout_ms
-    if transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch):
+    if transaction.has_exhausted_epochs and (expected is None or expected[1] == transaction.producer_epoch):
         after.producer_id, after.previous_producer_id = new_producer_id(), transaction.producer_id
         after.producer_epoch = 0
         after.last_producer_epoch = NO_EPOCH if expected is None else transaction.producer_epoch
@@ -179,7 +179,7 @@ def _end_transaction_with_epoch_bump(
             raise _make_invalid_state_error(transaction, commit)
         transaction = transaction.copy()
         transaction.start_ms = now_ms
-    next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
+    next_producer_id = new_producer_id() if transaction.has_exhausted_epochs else NO_PRODUCER_ID
     return _transition_to_prepare_commit_or_abort(transaction, commit, client_version, now_ms, next_producer_id)
 
 
@@ -227,7 +227,7 @@ def transition_to_fenced_abort(
 ) -> Transaction:
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
-        next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
+        next_producer_id = new_producer_id() if transaction.has_exhausted_epochs else NO_PRODUCER_ID
         return _transition_to_prepare_commit_or_abort(transaction, False, client_version, now_ms, next_producer_id)
     bumped = _transition_to_prepare_commit_or_abort(transaction, False, client_version, now_ms)
     bumped.producer_epoch, bumped.last_producer_epoch = transaction.producer_epoch + 1, NO_EPOCH

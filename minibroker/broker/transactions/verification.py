@@ -14,7 +14,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
-    from minibroker.broker.turn import Wait
+    from minibroker.broker.turn import AppendWait
     from minibroker.protocol.records.batch import BatchHeader
 
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
@@ -35,7 +35,7 @@ def add_or_verify_partition(
     partition: Partition,
     *,
     may_add: bool,
-) -> Wait | None:
+) -> AppendWait | None:
     """Add the partition to the producer's transaction, or, without `may_add`, check that it is part of it.
 
     Return what to wait for before the client is answered, or None if nothing was written. Raises KafkaError with the
@@ -59,7 +59,7 @@ def _add_or_verify_partition_locally(
     partition: TopicPartition,
     *,
     may_add: bool,
-) -> Wait | None:
+) -> AppendWait | None:
     node = transactions.find_coordinator_node(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
@@ -82,7 +82,7 @@ def verify_produced_batch(
     header: BatchHeader,
     transactional_id: str,
     api_version: int,
-) -> Wait | None:
+) -> AppendWait | None:
     """Check that a transactional batch may be appended: its transaction is open in the log or at the coordinator.
 
     Return what to wait for before the batch is acknowledged, or None. Raises KafkaError with the code for a Produce of
@@ -98,7 +98,7 @@ def verify_produced_batch(
         raise _translate_error_for_version(error, api_version) from error
     if joins:
         partition.log.producers.check_first_sequence(header)
-    return None if joined is None else joined._replace(codes={})  # a producer gets the log's own error code
+    return None if joined is None else joined._replace(translated_codes={})  # a producer gets the log's own error code
 
 
 def _translate_error_for_version(error: KafkaError, api_version: int) -> KafkaError:

@@ -14,14 +14,14 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
-from minibroker.broker.upkeep.partition_chores import run_on_each_partition
+from minibroker.broker.upkeep.partition_chores import run_chore_on_each_partition
 from minibroker.operating_system import find_thread_clock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.cleaning import CleaningAborted, CleaningThrottle, LogCleaning
 from minibroker.storage.compaction.dirtiness import LogDirtiness, is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.resting import ThreadRests
+from minibroker.storage.compaction.resting import ThreadPauses
 from minibroker.storage.compaction.rewriting import CleaningLimits, SyncFailed
 from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
@@ -108,7 +108,7 @@ class LogCleaner:
         self.statistics.uncleanable = len(self._uncleanable)
         dirty_logs: list[tuple[float, Log]] = []
         ratios = [0.0]
-        run_on_each_partition(
+        run_chore_on_each_partition(
             self._cluster,
             lambda partition: self._add_log_if_cleaning_due(partition, dirty_logs, ratios),
             lambda: self._clean_due_logs(dirty_logs, max(ratios)),
@@ -161,7 +161,7 @@ class LogCleaner:
 
     def _begin_cleaning(self, dirty_log: Log, dirtiness: LogDirtiness) -> None:
         clock = self._cluster.clock
-        limits, rest = get_cleaning_limits(self._cluster.settings), ThreadRests(find_thread_clock()).sleep_if_due
+        limits, rest = get_cleaning_limits(self._cluster.settings), ThreadPauses(find_thread_clock()).sleep_if_due
         cleaning = LogCleaning(dirty_log, dirtiness, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty_log.directory] = cleaning
         self.statistics.running = len(self._running)

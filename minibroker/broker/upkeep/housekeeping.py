@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Then, run_chore_in_slices
+from minibroker.broker.clock import Then, process_items_in_slices
 from minibroker.broker.control.elections import elect_preferred_leaders
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
-from minibroker.broker.upkeep.partition_chores import run_on_each_partition
+from minibroker.broker.upkeep.partition_chores import run_chore_on_each_partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -95,22 +95,22 @@ class Housekeeping:
         if waited_ms >= kept.settings.flush_ms and kept.recovery_point < kept.log_end_offset:
             kept.flush_soon()
 
-    def _expire_offsets(self, then: Then) -> None:
+    def _expire_offsets(self, callback: Then) -> None:
         """Delete expired offsets, and groups that are then empty."""
         if GROUPS_TOPIC not in self._cluster.image.topics:
-            then()
+            callback()
             return
         from minibroker.broker.groups.group_expiry import expire_offsets_of_all_groups
 
-        expire_offsets_of_all_groups(self._cluster.groups, then)
+        expire_offsets_of_all_groups(self._cluster.groups, callback)
 
-    def _prune_share_states(self, then: Then) -> None:
+    def _prune_share_states(self, callback: Then) -> None:
         """Delete the records of delivery states that later ones replace."""
         if SHARE_STATE_TOPIC not in self._cluster.image.topics:
-            then()
+            callback()
             return
         partitions = self._cluster.share_states.log.list_local_partitions()
-        run_chore_in_slices(self._cluster.clock, self._prune_share_state_records, partitions, then)
+        process_items_in_slices(self._cluster.clock, self._prune_share_state_records, partitions, callback)
 
     def _prune_share_state_records(self, partition: Partition) -> None:
         try:
@@ -118,14 +118,17 @@ class Housekeeping:
         except KafkaError as error:
             log.error("%s: superseded records stay: %s", partition, error)
 
-    def _elect_preferred_leaders(self, then: Then) -> None:
+    def _elect_preferred_leaders(self, callback: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            run_chore_in_slices(
-                self._cluster.clock, self._elect_preferred_leaders_of, self._cluster.iterate_partition_portions(), then
+            process_items_in_slices(
+                self._cluster.clock,
+                self._elect_preferred_leaders_of,
+                self._cluster.iterate_partition_portions(),
+                callback,
             )
         else:
-            then()
+            callback()
 
     def _elect_preferred_leaders_of(self, partitions: list[Partition]) -> None:
         try:
@@ -133,10 +136,10 @@ class Housekeeping:
         except KafkaError as error:
             log.error("leaders stay as they are: %s", error)
 
-    def _remove_expired_tokens(self, then: Then) -> None:
+    def _remove_expired_tokens(self, callback: Then) -> None:
         """Remove the delegation tokens that are past their expiry."""
         tokens = iter(list(self._cluster.image.tokens.by_id))
-        run_chore_in_slices(self._cluster.clock, self._remove_token_if_expired, tokens, then)
+        process_items_in_slices(self._cluster.clock, self._remove_token_if_expired, tokens, callback)
 
     def _remove_token_if_expired(self, token_id: str) -> None:
         from minibroker.broker.control.token_changes import remove_token_if_expired  # most clusters have no tokens
@@ -147,16 +150,16 @@ class Housekeeping:
             log.error("the delegation token %s stays: %s", token_id, error)
 
     def _make_checkpoint_chore(self, checkpoint: str) -> Callable[[Then], None]:
-        def write_checkpoint(then: Then) -> None:
+        def write_checkpoint(callback: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
-            then()
+            callback()
 
         return write_checkpoint
 
     # --- when -----------------------------------------------------------------------------------
 
     def _make_partition_chore(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
-        return lambda then: run_on_each_partition(self._cluster, chore, then)
+        return lambda then: run_chore_on_each_partition(self._cluster, chore, then)
 
     def _repeat_chore(
         self, interval_setting: str, work: Callable[[Then], None], first_delay_setting: str = "", unit_ms: int = 1
@@ -181,7 +184,7 @@ class Housekeeping:
         def schedule_next_flush() -> None:
             self._call_after_delay(self._get_flush_interval_ms(), self._flush_due_logs_repeatedly)
 
-        run_on_each_partition(self._cluster, self.flush_log_if_due, schedule_next_flush)
+        run_chore_on_each_partition(self._cluster, self.flush_log_if_due, schedule_next_flush)
 
     def _get_flush_interval_ms(self) -> int:
         """Return the time until the next check for due flushes."""

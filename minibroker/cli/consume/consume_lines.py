@@ -23,13 +23,13 @@ from minibroker.quantities import format_instant
 if TYPE_CHECKING:
     from minibroker.cli.dump.dump_records import DecodedKeyAndValue
     from minibroker.cli.dump.dump_records import DecodeRecord as InternalDecoder
-    from minibroker.client.record_fetching import FoundRecord
+    from minibroker.client.record_fetching import FetchedRecord
     from minibroker.protocol.records.record import Record
     from minibroker.registry.registry_client import RegistryClient
 
 ShowBytes = Callable[[bytes], bytes]
-FormatPart = Callable[["FoundRecord"], bytes]
-FormatRecord = Callable[["FoundRecord"], bytes]
+FormatPart = Callable[["FetchedRecord"], bytes]
+FormatRecord = Callable[["FetchedRecord"], bytes]
 Decoders = Mapping[str, "InternalDecoder"]  # by topic
 
 NULL: Final = b"null"
@@ -44,36 +44,36 @@ _NULL_HEADER: Final = b"NULL"  # where null keys and values are printed as nothi
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def _format_topic(record: FoundRecord) -> bytes:
+def _format_topic(record: FetchedRecord) -> bytes:
     return record.partition[0].encode()
 
 
-def _format_partition(record: FoundRecord) -> bytes:
+def _format_partition(record: FetchedRecord) -> bytes:
     return b"%d" % record.partition[1]
 
 
-def _format_offset(record: FoundRecord) -> bytes:
+def _format_offset(record: FetchedRecord) -> bytes:
     return b"%d" % record.record.offset
 
 
-def _format_timestamp(record: FoundRecord) -> bytes:
+def _format_timestamp(record: FetchedRecord) -> bytes:
     return b"%d" % record.record.timestamp
 
 
-def _format_instant(record: FoundRecord) -> bytes:
+def _format_instant(record: FetchedRecord) -> bytes:
     """Return the timestamp as a date, nothing for none."""
     return format_instant(record.record.timestamp).encode() if record.record.timestamp >= 0 else b""
 
 
-def _format_key_size(record: FoundRecord) -> bytes:
+def _format_key_size(record: FetchedRecord) -> bytes:
     return b"%d" % _measure_bytes(record.record.key)
 
 
-def _format_value_size(record: FoundRecord) -> bytes:
+def _format_value_size(record: FetchedRecord) -> bytes:
     return b"%d" % _measure_bytes(record.record.value)
 
 
-def _format_binary_value_size(record: FoundRecord) -> bytes:
+def _format_binary_value_size(record: FetchedRecord) -> bytes:
     return _SIZE.pack(_measure_bytes(record.record.value))
 
 
@@ -93,7 +93,7 @@ def _make_headers_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
     """Return a part that prints name=value,name=value."""
     null_header = null or _NULL_HEADER
 
-    def format_headers(found: FoundRecord) -> bytes:
+    def format_headers(found: FetchedRecord) -> bytes:
         pairs = ((name, null_header if value is None else show_bytes(value)) for name, value in found.record.headers)
         return b",".join(show_bytes(name.encode()) + b"=" + value for name, value in pairs)
 
@@ -181,7 +181,7 @@ def _escape_control_characters(data: bytes) -> bytes:
 def make_decoding_formatter(decoders: Decoders, fallback: FormatRecord) -> FormatRecord:
     """Return the formatter of a line with what a record means. One of an unknown kind is printed as `fallback`."""
 
-    def format_line(found: FoundRecord) -> bytes:
+    def format_line(found: FetchedRecord) -> bytes:
         from minibroker.cli.dump.dump_text import format_decoded_record
 
         said = decode_internal_record(decoders, found)
@@ -190,7 +190,7 @@ def make_decoding_formatter(decoders: Decoders, fallback: FormatRecord) -> Forma
     return format_line
 
 
-def decode_internal_record(decoders: Decoders, record: FoundRecord) -> DecodedKeyAndValue | None:
+def decode_internal_record(decoders: Decoders, record: FetchedRecord) -> DecodedKeyAndValue | None:
     """Return the messages in a record. If they are unknown, return None, and say so on stderr."""
     from minibroker.cli.dump.dump_records import UndecodableRecord
 
@@ -209,7 +209,7 @@ def make_json_formatter(decoders: Decoders) -> FormatRecord:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
     from minibroker.cli.dump.dump_records import make_decoded_record_object
 
-    def format_line(found: FoundRecord) -> bytes:
+    def format_line(found: FetchedRecord) -> bytes:
         document = make_record_object(found.partition, found.record)
         said = decode_internal_record(decoders, found) if decoders else None
         return json.dumps(document if said is None else document | make_decoded_record_object(said)).encode() + b"\n"
@@ -242,12 +242,12 @@ def make_schema_formatter(registry: RegistryClient, fallback: FormatRecord, *, a
     def encode_value(value: Any) -> bytes:
         return format_json(value).encode() + b"\n"
 
-    def decode_key_or_value(found: FoundRecord, *, is_key: bool) -> Any:
+    def decode_key_or_value(found: FetchedRecord, *, is_key: bool) -> Any:
         data = found.record.key if is_key else found.record.value
         headers = tuple((name, value) for name, value in found.record.headers)
         return decoder.decode(data, headers, is_key=is_key)
 
-    def format_line(found: FoundRecord) -> bytes:
+    def format_line(found: FetchedRecord) -> bytes:
         document = make_record_object(found.partition, found.record) if as_json else {}
         if as_json:
             with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has

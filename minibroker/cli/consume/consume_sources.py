@@ -11,7 +11,7 @@ from minibroker.cli.places import PartitionPlace, RequestedTopic, find_offsets_a
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.record_fetching import FoundRecord
+    from minibroker.client.record_fetching import FetchedRecord
 
 GROW_S: Final = 5.0  # how often to look for new partitions, and new topics that match a pattern
 COMMIT_S: Final = 5.0  # as consumers do by default
@@ -35,10 +35,10 @@ class RecordSource(Protocol):
     def is_at_end(self) -> bool:
         """Whether there was nothing more when the partitions were last asked."""
 
-    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
+    def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
 
-    def record_printed_position(self, record: FoundRecord | None) -> None:
+    def record_printed_position(self, record: FetchedRecord | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `record`."""
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class ChosenSource:
         self._client = client
         self._selection = selection
         self._grown_s = time.monotonic()
-        self._last: list[FoundRecord] = []
+        self._last: list[FetchedRecord] = []
         committed = selection.read_committed
         partitions = list_partitions(client, selection.topics)
         starts = find_offsets_at(client, partitions, selection.start, "earliest")
@@ -69,7 +69,7 @@ class ChosenSource:
         """Whether there was nothing more when the partitions were last asked."""
         return self._reader.is_at_end and not self._last
 
-    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
+    def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
         """Yield the records of one fetch; first, the last records. Raises `ClientError`."""
         if self._last:
             last, self._last = self._last, []
@@ -78,7 +78,7 @@ class ChosenSource:
             self._read_new_partitions()
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, record: FoundRecord | None) -> None:
+    def record_printed_position(self, record: FetchedRecord | None) -> None:
         """Do nothing, as nobody keeps what was read."""
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class GroupSource:
         """Whether there was nothing more when the partitions were last asked."""
         return self._reader.is_at_end
 
-    def poll(self, wait_ms: int) -> Iterator[FoundRecord]:
+    def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
         """Yield the records of one fetch. Raises `ClientError`."""
         if not self._member.is_generation_current() or self._look_for_new_partitions():
             self._commit_offsets()
@@ -127,7 +127,7 @@ class GroupSource:
             return iter(())
         return self._reader.poll(wait_ms)
 
-    def record_printed_position(self, record: FoundRecord | None) -> None:
+    def record_printed_position(self, record: FetchedRecord | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `record`."""
         positions = dict(self._reader.positions)
         self._done = positions if record is None else positions | {record.partition: record.record.offset + 1}
@@ -135,7 +135,7 @@ class GroupSource:
     def close(self) -> None:
         """Commit what was printed, and leave the group."""
         self._commit_offsets()
-        self._member.leave()
+        self._member.leave_group()
 
     def _look_for_new_partitions(self) -> bool:
         """Return whether there are new partitions or topics to subscribe to; look every `GROW_S` while following."""
@@ -149,8 +149,8 @@ class GroupSource:
     def _join_group(self) -> None:
         from minibroker.client.record_fetching import RecordReader
 
-        assigned = self._member.join()
-        self._kept = self._member.committed(assigned) if assigned else {}
+        assigned = self._member.join_and_get_partitions()
+        self._kept = self._member.fetch_committed_offsets(assigned) if assigned else {}
         new = [each for each in assigned if each not in self._kept]
         places = [each for each in self._selection.start if each.partition in (None, *(index for _, index in new))]
         starts = {**self._kept, **find_offsets_at(self._client, new, places, "earliest")}
@@ -161,7 +161,7 @@ class GroupSource:
     def _commit_offsets(self) -> None:
         changed = {each: offset for each, offset in self._done.items() if self._kept.get(each) != offset}
         if changed:
-            self._member.commit(changed)
+            self._member.commit_offsets(changed)
             self._kept = {**self._kept, **changed}
         self._committed_s = time.monotonic()
 

@@ -442,7 +442,7 @@ def _iterate_newest_timestamps_ms(client: Client) -> Iterator[int]:
     leaders: dict[int, list[tuple[str, int]]] = {}
     partitions = [
         (topic.name, each.partition_index, each.leader_id)
-        for topic in client.metadata(None).topics
+        for topic in client.fetch_metadata(None).topics
         for each in topic.partitions
         if each.leader_id >= 0
     ]

@@ -139,7 +139,7 @@ def list_groups(
 
     rows, problems = [], []
     with connect_client(bootstrap) as client:
-        for node in client.nodes():
+        for node in client.fetch_node_ids():
             try:
                 rows += list_groups_of_node(client, node, states, types)
             except ClientError as error:

@@ -67,7 +67,7 @@ def list_group_names(client: Client) -> list[str]:
     from minibroker.protocol.messages.groups import ListGroupsRequest
 
     try:
-        answers = [client.request(ListGroupsRequest(), node) for node in client.nodes()]
+        answers = [client.request(ListGroupsRequest(), node) for node in client.fetch_node_ids()]
     except ClientError:
         return []
     return sorted(each.group_id for answer in answers for each in answer.groups)
@@ -81,7 +81,7 @@ def describe_consumer_group(client: Client, group: str) -> DescribedGroup:
     (found,) = send_request_to_group_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
     check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_consumer_member(each) for each in found.members]
-    node = client.coordinator("group", group)
+    node = client.find_coordinator("group", group)
     return DescribedGroup(group, found.group_state, "consumer", found.assignor_name, node, members)
 
 
@@ -95,7 +95,7 @@ def describe_classic_group(client: Client, group: str) -> DescribedGroup:
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
         check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_classic_member(each, found.protocol_type) for each in found.members]
-    node = client.coordinator("group", group)
+    node = client.find_coordinator("group", group)
     return DescribedGroup(group, found.group_state, "classic", found.protocol_data, node, members)
 
 

@@ -44,7 +44,7 @@ def describe_share_group(client: Client, group: str) -> DescribedGroup:
         for each in described.members
     ]
     return DescribedGroup(
-        group, described.group_state, "share", described.assignor_name, client.coordinator("group", group), members
+        group, described.group_state, "share", described.assignor_name, client.find_coordinator("group", group), members
     )
 
 

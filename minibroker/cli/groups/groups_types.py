@@ -70,7 +70,7 @@ def describe_streams_group(client: Client, group: str) -> DescribedGroup:
         )
         for each in described.members
     ]
-    node = client.coordinator("group", group)
+    node = client.find_coordinator("group", group)
     return DescribedGroup(group, described.group_state, "streams", described.assignor_name or "", node, members)
 
 

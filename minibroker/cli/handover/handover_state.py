@@ -71,7 +71,7 @@ def collect_state(client: Client, source: str) -> HandoverState:
     topics = list(_iterate_topics(client, known, left_out_notes))
     configs = list(_iterate_dynamic_configs(client, left_out_notes))
     offsets = dict(_iterate_offsets(client, known, left_out_notes))
-    node = str(min(client.nodes()))
+    node = str(min(client.fetch_node_ids()))
     ((_, settings),) = _iterate_configs(client, BROKER_RESOURCE, [node])
     return HandoverState(
         source,
@@ -188,7 +188,7 @@ def _iterate_offsets(
     client: Client, topics_by_name: dict[str, Any], left_out_notes: list[str]
 ) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
     """Yield the committed offsets of each group for topics that exist."""
-    groups = [row for node in client.nodes() for row in list_groups_of_node(client, node)]
+    groups = [row for node in client.fetch_node_ids() for row in list_groups_of_node(client, node)]
     for row in sorted(groups, key=lambda row: row["group"]):
         if row["type"] not in WITH_OFFSETS:
             left_out_notes.append(

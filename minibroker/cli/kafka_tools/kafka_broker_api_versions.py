@@ -23,7 +23,7 @@ def kafka_broker_api_versions(bootstrap: Bootstrap) -> None:
     """Print which requests each broker takes, in which versions, and the newest one that is used here."""
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
     with connect_client(bootstrap) as client:
-        brokers = sorted(client.retry(client.metadata).brokers, key=lambda each: each.node_id)
+        brokers = sorted(client.retry(client.fetch_metadata).brokers, key=lambda each: each.node_id)
         for each in brokers:
             answer = client.request(request, each.node_id)
             client.check(answer.error_code, "ApiVersions", each.node_id)

@@ -19,4 +19,4 @@ def kafka_cluster() -> None:
 def cluster_id(bootstrap: Bootstrap) -> None:
     """Print the id of the cluster."""
     with connect_client(bootstrap) as client:
-        click.echo(f"Cluster ID: {client.metadata().cluster_id}")
+        click.echo(f"Cluster ID: {client.fetch_metadata().cluster_id}")

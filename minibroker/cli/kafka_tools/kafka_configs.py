@@ -101,7 +101,7 @@ def _choose_entity(
 
 
 def _list_entity_names(client: Client, kind: str) -> list[str]:
-    return sorted(get_all_topics(client)) if kind == TOPICS else [*map(str, client.nodes()), DEFAULT_BROKER]
+    return sorted(get_all_topics(client)) if kind == TOPICS else [*map(str, client.fetch_node_ids()), DEFAULT_BROKER]
 
 
 def _choose_node_for_request(client: Client, kind: str, name: str) -> int | None:
@@ -110,7 +110,7 @@ def _choose_node_for_request(client: Client, kind: str, name: str) -> int | None
         return None
     if not name.isdecimal():
         raise make_operation_error(f"the entity name for brokers must be a valid integer broker id, found: {name}")
-    if int(name) not in client.nodes():
+    if int(name) not in client.fetch_node_ids():
         raise make_operation_error(f"there is no broker {name}")
     return int(name)
 
@@ -140,5 +140,5 @@ def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], 
     resource = of_resource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
     node = _choose_node_for_request(client, kind, name)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = client.request(request, client.controller() if node is None else node).responses
+    (answer,) = client.request(request, client.fetch_controller_id() if node is None else node).responses
     check_error_code(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)

@@ -23,7 +23,7 @@ from minibroker.cli.places import PartitionPlace, parse_offset_or_time, parse_to
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.record_fetching import FoundRecord
+    from minibroker.client.record_fetching import FetchedRecord
 
 PARTS: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
 PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "line.separator", "null.literal",
@@ -104,28 +104,28 @@ class _DefaultFormatter:
         self._null = os.fsencode(properties.get("null.literal", "null"))
         self._headers = os.fsencode(properties.get("headers.separator", ","))
 
-    def __call__(self, found: FoundRecord) -> bytes:
+    def __call__(self, found: FetchedRecord) -> bytes:
         self.printed += 1
         return self._separator.join(part(self, found) for part in self._parts) + self._end
 
-    def format_timestamp(self, record: FoundRecord) -> bytes:
+    def format_timestamp(self, record: FetchedRecord) -> bytes:
         timestamp = record.record.timestamp
         return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(record.partition[0]), timestamp)
 
-    def format_partition(self, record: FoundRecord) -> bytes:
+    def format_partition(self, record: FetchedRecord) -> bytes:
         return b"Partition:%d" % record.partition[1]
 
-    def format_offset(self, record: FoundRecord) -> bytes:
+    def format_offset(self, record: FetchedRecord) -> bytes:
         return b"Offset:%d" % record.record.offset
 
-    def format_headers(self, record: FoundRecord) -> bytes:
+    def format_headers(self, record: FetchedRecord) -> bytes:
         pairs = [b"%s:%s" % (name.encode(), self._format_bytes_or_null(value)) for name, value in record.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
-    def format_key(self, record: FoundRecord) -> bytes:
+    def format_key(self, record: FetchedRecord) -> bytes:
         return self._format_bytes_or_null(record.record.key)
 
-    def format_value(self, record: FoundRecord) -> bytes:
+    def format_value(self, record: FetchedRecord) -> bytes:
         return self._format_bytes_or_null(record.record.value)
 
     def _format_bytes_or_null(self, data: bytes | None) -> bytes:

@@ -368,7 +368,7 @@ class TopicWriters:
 
     def count_unacknowledged_records(self) -> int:
         """Return the number of records of which nobody knows whether they were written."""
-        return sum(writer.unsettled for writer in self._writers.values())
+        return sum(writer.unacknowledged_count for writer in self._writers.values())
 
     def flush(self) -> None:
         """Write what was added."""

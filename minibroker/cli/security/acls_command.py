@@ -171,7 +171,7 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
         **_make_acl_fields(user, operation, options), resource_pattern_type=_choose_pattern_type(options)
     )
     with connect_client(bootstrap) as client:
-        (result,) = client.request(CreateAclsRequest(creations=[creation]), client.controller()).results
+        (result,) = client.request(CreateAclsRequest(creations=[creation]), client.fetch_controller_id()).results
         check_error_code(result.error_code, "cannot add the ACL", result.error_message)
     click.echo(f"{'denied' if options['deny'] else 'allowed'} {user} to {operation}")
 
@@ -199,7 +199,7 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
         permission_type=parts["permission_type"],
     )
     with connect_client(bootstrap) as client:
-        (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
+        (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.fetch_controller_id()).filter_results
         check_error_code(result.error_code, "cannot remove the ACL", result.error_message)
     if not result.matching_acls:
         raise make_operation_error("there is no such ACL; 'minibroker acls list' shows those that there are")

@@ -126,5 +126,5 @@ def _alter_quotas(
     changes = [shape.OpData(key=key, value=value, remove=removes) for key, value in limits.items()]
     with connect_client(bootstrap) as client:
         request = AlterClientQuotasRequest(entries=[shape(entity=entity, ops=changes)])
-        (answer,) = client.request(request, client.controller()).entries
+        (answer,) = client.request(request, client.fetch_controller_id()).entries
         check_error_code(answer.error_code, "cannot change quotas", answer.error_message)

@@ -69,7 +69,7 @@ def create(
         request.owner_principal_type, request.owner_principal_name = USER, owner
     with connect_client(bootstrap) as client:
         lowest = 0 if owner is None else FIRST_WITH_OWNER
-        answer = client.request(request, client.controller(), lowest=lowest)
+        answer = client.request(request, client.fetch_controller_id(), lowest=lowest)
         refused = answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         check_error_code(
             answer.error_code, "cannot create a token", "log in first, and not with a token" if refused else None
@@ -107,7 +107,7 @@ def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
         request = RenewDelegationTokenRequest(
             hmac=_find_secret(client, token_id), renew_period_ms=period or AS_LONG_AS_POSSIBLE
         )
-        answer = client.request(request, client.controller())
+        answer = client.request(request, client.fetch_controller_id())
         check_error_code(answer.error_code, "cannot renew the token")
     click.echo(f"{token_id} expires at {format_time(answer.expiry_timestamp_ms)} UTC")
 
@@ -132,7 +132,7 @@ def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
         request = ExpireDelegationTokenRequest(
             hmac=_find_secret(client, token_id), expiry_time_period_ms=after or AT_ONCE
         )
-        answer = client.request(request, client.controller())
+        answer = client.request(request, client.fetch_controller_id())
         check_error_code(answer.error_code, "cannot expire the token")
     click.echo(
         f"removed {token_id}"

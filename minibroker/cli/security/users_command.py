@@ -157,5 +157,5 @@ def _alter_credentials(client: Client, action: str, **changes: Any) -> None:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 
-    for result in client.request(AlterUserScramCredentialsRequest(**changes), client.controller()).results:
+    for result in client.request(AlterUserScramCredentialsRequest(**changes), client.fetch_controller_id()).results:
         check_error_code(result.error_code, action, result.error_message)

@@ -121,7 +121,7 @@ def create(
     with connect_client(bootstrap) as client:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=client.settings.request_timeout_ms)
         try:
-            (answer,) = client.request(request, client.controller(), lowest=lowest).topics
+            (answer,) = client.request(request, client.fetch_controller_id(), lowest=lowest).topics
         except ClientError as error:
             if lowest and error.code == ErrorCode.UNSUPPORTED_VERSION:
                 raise make_operation_error(
@@ -183,7 +183,7 @@ def _delete_topic(client: Client, name: str) -> None:
     request = DeleteTopicsRequest(
         topics=[of_topic(name=name)], topic_names=[name], timeout_ms=client.settings.request_timeout_ms
     )
-    (answer,) = client.request(request, client.controller()).responses
+    (answer,) = client.request(request, client.fetch_controller_id()).responses
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise make_not_found_error("topic", name, get_all_topics(client))
     check_error_code(answer.error_code, f"cannot delete {name}", answer.error_message)

@@ -133,7 +133,7 @@ def _change_configs(client: Client, name: str, changed: dict[str, str], deleted:
     configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
     resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = client.request(request, client.controller()).responses
+    (answer,) = client.request(request, client.fetch_controller_id()).responses
     check_config_names_exist(answer, f"cannot change the configs of {name}", changed)
 
 
@@ -158,7 +158,7 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     with connect_client(bootstrap) as client:
         before = len(get_existing_topic(client, name).partitions)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=client.settings.request_timeout_ms)
-        (answer,) = client.request(request, client.controller()).results
+        (answer,) = client.request(request, client.fetch_controller_id()).results
         check_error_code(answer.error_code, f"cannot alter {name}", answer.error_message)
     if as_json:
         click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))

@@ -154,7 +154,7 @@ def list_known_transactions(client: Client, producer_ids: set[int]) -> set[tuple
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 
     known = set()
-    for node in client.nodes() if producer_ids else ():
+    for node in client.fetch_node_ids() if producer_ids else ():
         listed = client.request(ListTransactionsRequest(producer_id_filters=sorted(producer_ids)), node)
         client.check(listed.error_code, f"cannot list the transactions of broker {node}", node)
         ids = [each.transactional_id for each in listed.transaction_states]
@@ -217,7 +217,7 @@ def _list_transactions(client: Client, states: tuple[str, ...]) -> list[dict[str
     from minibroker.protocol.messages.transactions import ListTransactionsRequest
 
     rows: list[dict[str, Any]] = []
-    for node in client.nodes():
+    for node in client.fetch_node_ids():
         answer = client.request(ListTransactionsRequest(state_filters=list(states)), node)
         client.check(answer.error_code, f"cannot list the transactions of broker {node}", node)
         rows += [
@@ -255,7 +255,7 @@ def _describe_transaction(client: Client, transactional_id: str) -> dict[str, An
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
 
-    node = client.coordinator("transaction", transactional_id)
+    node = client.find_coordinator("transaction", transactional_id)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (state,) = client.request(request, node).transaction_states
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:

@@ -52,7 +52,7 @@ def find_topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str
     wanted, found = sorted(set(topics)), {}
     if options.path is None:
         with _make_client(options) as client:
-            answer = client.metadata(wanted)
+            answer = client.fetch_metadata(wanted)
             where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
         return {topic.name: _format_topic_id(topic.topic_id, where) for topic in answer.topics}
     for partition, log in sorted(find_logs(parse_paths(options.path)).items()):
@@ -187,7 +187,7 @@ def _create_topic(client: Client, topic: str, partitions: int, configs: Mapping[
     wanted = of_topic(
         name=topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, assignments=[], configs=settings
     )
-    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), client.controller())
+    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), client.fetch_controller_id())
     for each in answer.topics:
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 

@@ -74,7 +74,7 @@ class Client(blocking.Client):
 
     def _list_partitions_of(self, named: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
         found = []
-        for topic in self.metadata(named).topics:
+        for topic in self.fetch_metadata(named).topics:
             if named is None and topic.is_internal:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

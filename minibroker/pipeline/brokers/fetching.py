@@ -122,7 +122,7 @@ class Fetcher:
     # Answers
 
     def _send_fetch(self) -> SentRequest:
-        node_id, epoch = self._client.leader(self._partition)
+        node_id, epoch = self._client.find_leader(self._partition)
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=self._partition.partition,
             current_leader_epoch=epoch,

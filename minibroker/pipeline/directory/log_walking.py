@@ -21,7 +21,7 @@ from minibroker.pipeline.decode.batch_headers import BatchHeaders, check_checksu
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch, SkippedBytes, format_checksums
-from minibroker.storage.batch_scanning import is_zeroed, iterate_headers
+from minibroker.storage.batch_scanning import is_header_zeroed, iterate_headers
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import make_batch_walker
 from minibroker.storage.inspection.log_inspection import DamagedBytes
@@ -134,7 +134,7 @@ def iterate_headers_or_damage(
                 position, next_offset = at + header.size_bytes, header.next_offset
             return
         except CorruptBatch:
-            if blank_ends and is_zeroed(file, position):
+            if blank_ends and is_header_zeroed(file, position):
                 return
             damage = _describe_damage_at(file, position, end, next_offset, least_offset)
             yield damage
@@ -150,14 +150,14 @@ def iterate_sound_headers(
             yield step
 
 
-def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> DamagedBytes:
+def _describe_damage_at(file: File, position: int, end: int, next_offset: int, min_offset: int) -> DamagedBytes:
     """Return the damage that begins at `position`: its reason, and its size up to the next sound batch or `end`.
 
-    A sound batch with an offset below `least_offset` counts as damage. `next_offset` is the offset that should come
+    A sound batch with an offset below `min_offset` counts as damage. `next_offset` is the offset that should come
     next; it is only reported. Raises `OSError`.
     """
-    limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = make_batch_walker(file, end, next_offset=least_offset, limit=limit).read_batch_or_damage_at(position)
+    limit = min_offset + MAX_RELATIVE_OFFSET + 1
+    step = make_batch_walker(file, end, next_offset=min_offset, limit=limit).read_batch_or_damage_at(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return DamagedBytes(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return DamagedBytes(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

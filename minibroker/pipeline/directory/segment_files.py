@@ -23,7 +23,7 @@ from minibroker.pipeline.directory.log_walking import iterate_sound_headers
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import is_zeroed, iterate_headers, read_stored_batch
+from minibroker.storage.batch_scanning import is_header_zeroed, iterate_headers, read_stored_batch
 from minibroker.storage.files import File
 
 MAX_INDEX_BYTES = 1 << 28
@@ -210,7 +210,7 @@ class OpenSegment:
             if position - marked >= WALK_MARK_BYTES:
                 walked.extend((header.last_offset, position))
                 marked = position
-        if last is None or place.position == self.size_bytes or not is_zeroed(self.file, place.position):
+        if last is None or place.position == self.size_bytes or not is_header_zeroed(self.file, place.position):
             return place
         try:
             read_stored_batch(self.file, place.position - last.size_bytes, last)

@@ -166,7 +166,7 @@ class ProduceSender:
 
     def _find_leader(self, partition: TopicPartition) -> int:
         try:
-            return self._client.leader(partition).node_id
+            return self._client.find_leader(partition).node_id
         except ClientError as error:
             raise WriteFailed(str(error)) from None
 
@@ -192,7 +192,7 @@ class ProduceSender:
         try:
             answer = self._client.wait(sent)
         except ClientError as error:
-            code = ErrorCode.NETWORK_EXCEPTION if error.retriable else ErrorCode.UNKNOWN_SERVER_ERROR
+            code = ErrorCode.NETWORK_EXCEPTION if error.is_retriable else ErrorCode.UNKNOWN_SERVER_ERROR
             return [(batch, code, error) for batch in batches]
         answers = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
         found = [answers.get(batch.partition) for batch in batches]
@@ -246,7 +246,7 @@ class ProduceSender:
             self._renew()
 
     def _wait_to_retry(self, attempts: int) -> None:
-        self._client.refresh()
+        self._client.forget_leaders_and_coordinators()
         backoff_ms = self._settings.retry_backoff_ms << min(attempts - 1, 20)
         time.sleep(min(backoff_ms, self._settings.retry_backoff_max_ms) / 1000)
 

@@ -230,7 +230,7 @@ class SinkTransaction:
         """Return the coordinator's answer without an error. Retry within the delivery timeout."""
 
         def ask() -> Any:
-            node_id = self._client.coordinator(kind, self.transactional_id)
+            node_id = self._client.find_coordinator(kind, self.transactional_id)
             answer = self._client.request(request, node_id, lowest=lowest, highest=highest)
             for code in collect_error_codes(answer):
                 check_error_code(code, self._client.address(node_id))

@@ -30,7 +30,7 @@ from minibroker.protocol.records.batch import (
     BatchHeader,
 )
 from minibroker.protocol.records.compression import decompress
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages
 from minibroker.protocol.records.record import MalformedRecord, Record, read_record
@@ -304,7 +304,7 @@ def _read_inner_messages(wrapper: Message) -> list[Message]:
     found: list[Message] = []
     end = 0
     try:
-        for position, header in iterate_batches_in(payload):
+        for position, header in iterate_batches_in_any_format(payload):
             end = position + header.size_bytes
             if header.magic != wrapper.magic or header.compression:
                 raise UnreadableRecords("record", f"codec {header.compression} and magic {header.magic} in a wrapper")

@@ -224,9 +224,9 @@ def _explain_zigzag(cursor: PartCursor, name: str, type_: str) -> ExplainedPart:
     return part
 
 
-def _read_varint(cursor: PartCursor, most_bytes: int) -> int:
+def _read_varint(cursor: PartCursor, max_bytes: int) -> int:
     try:
-        raw, cursor.position = read_zigzag_varint(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
+        raw, cursor.position = read_zigzag_varint(memoryview(cursor.data)[: cursor.end], cursor.position, max_bytes)
     except MalformedVarint as error:
         raise UnreadablePart(str(error)) from None
     return convert_from_zigzag(raw)

@@ -345,14 +345,14 @@ def _explain_tagged_fields(
 
 
 def _explain_tagged_field(
-    cursor: PartCursor, known: dict[int, FieldInVersion], struct: type, message: type[Message], version: int
+    cursor: PartCursor, known_fields: dict[int, FieldInVersion], struct: type, message: type[Message], version: int
 ) -> None:
     start = cursor.position
     with cursor.add_part("tag", "tagged field") as part:
         tag, size = cursor.read_unsigned_varint(), cursor.read_unsigned_varint()
         part.prefix_bytes, part.type = cursor.position - start, f"tag {tag}"
         cursor.require_bytes(size)
-        place = known.get(tag)
+        place = known_fields.get(tag)
         if place is None:
             part.name, part.value, part.meaning = (
                 "unknown tag",

@@ -203,16 +203,16 @@ def _iterate_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size_bytes
 
 
-def _decompress_snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
+def _decompress_snappy_block(block: memoryview, remaining_bytes: int, limit_bytes: int) -> bytearray:
     """Decompress a raw block. It announces its length, which is checked before memory is allocated.
 
-    `left_bytes` is what is left of the limit.
+    `remaining_bytes` is what is left of the limit.
     """
     import cramjam
 
     try:
-        chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), left_bytes + 1))
-        if len(chunk) > left_bytes:
+        chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), remaining_bytes + 1))
+        if len(chunk) > remaining_bytes:
             raise _make_too_large_error(limit_bytes)
         cramjam.snappy.decompress_raw_into(block, chunk)
     except cramjam.DecompressionError as error:

@@ -42,7 +42,7 @@ def check_batch_or_message(data: Bytes, position: int = 0) -> BatchHeader:
     return check_message(data, position) if is_old_format(data, position) else check_batch(data, position)
 
 
-def iterate_records_in(
+def iterate_records_in_any_format(
     batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[Record]:
     """Return the records of the batch or message at `position`, with absolute offsets. Includes control records.
@@ -59,7 +59,7 @@ def iterate_records_in(
     return iterate_records_of_batch(batch, position, limit_bytes=limit_bytes)
 
 
-def iterate_batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_batches_in_any_format(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each complete batch or message in `data`. Checksums are not verified.
 
     An incomplete one at the end is left out. Raises `CorruptBatch` for an impossible magic or length.

@@ -37,14 +37,16 @@ def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
 def add_to_timestamps(chunks: Iterator[Bytes], kept_flags: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
     """Return the records whose byte in `kept_flags` is not 0, with `by_ms` added to their timestamp deltas."""
 
-    def restart_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
+    def make_record_start_with_new_timestamp(
+        data: bytes, body: int, length: int, index: int
+    ) -> tuple[bytes, int] | None:
         if not kept_flags[index]:
             return None
         raw, rest = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)
         start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(convert_from_zigzag(raw) + by_ms))
         return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
-    return rewrite_record_starts(ByteWindow(chunks), len(kept_flags), restart_record)
+    return rewrite_record_starts(ByteWindow(chunks), len(kept_flags), make_record_start_with_new_timestamp)
 
 
 def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:

@@ -29,7 +29,7 @@ def stream_records(batch: Bytes, position: int = 0, *, with_values: bool = True)
     """Yield the records of the batch or message at `position`, without headers, and None for a pause.
 
     Without `with_values`, large records lack key and value, and there is no limit on the size of all. Raises what
-    `iterate_records_in` raises.
+    `iterate_records_in_any_format` raises.
     """
     if is_old_format(batch, position):
         return _stream_message_records(batch, position)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.network.authenticator import SaslListener
-from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
+from minibroker.broker.security.exchanges import AuthenticatedClient, AuthenticationFailed, InvalidCredentials
 from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salt_password
 from minibroker.registry.api.http_messages import Request
 from minibroker.registry.state.registry_errors import RegistryError
@@ -105,7 +105,7 @@ async def _run_exchange(sasl: SaslListener, mechanism: str, message: bytes) -> s
         try:
             challenge = exchange.send(message)
         except StopIteration as end:
-            authenticated: Authenticated = end.value
+            authenticated: AuthenticatedClient = end.value
             return authenticated.name
         if isinstance(challenge, bytes):
             raise InvalidCredentials("the token is refused")

@@ -92,7 +92,7 @@ def make_registry_line(url: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serve_registry_beside(cluster: Callable[[], Broker], address: str) -> AsyncIterator[str]:
+async def serve_registry_alongside(cluster: Callable[[], Broker], address: str) -> AsyncIterator[str]:
     """Serve a registry beside a broker that runs; yield the line that announces it. Raises StartError."""
     running = RunningRegistry(cluster, parse_registry_address(address))
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import iterate_stored_batches
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
-from minibroker.broker.turn import make_wait
+from minibroker.broker.turn import make_append_wait
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch
@@ -157,7 +157,7 @@ class SchemasTopic:
             if not done.done():
                 done.set_result(failure)
 
-        cluster.turn.call_when_over(make_wait(partition.log), report_written)
+        cluster.turn.call_when_wait_is_over(make_append_wait(partition.log), report_written)
         if not done.done():
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)

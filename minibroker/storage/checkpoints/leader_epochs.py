@@ -113,7 +113,7 @@ class LeaderEpochFile:
         self._synced = synced
         self._replaces = not is_new
 
-    def assign(self, epoch: int, first_offset: int) -> None:
+    def assign_epoch(self, epoch: int, first_offset: int) -> None:
         """Add the epoch of an appended batch, and write the file. An OSError is only logged.
 
         Recovery finds the epoch in the batches, and the next flush writes the file again.

@@ -31,7 +31,7 @@ from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.formats import iterate_records_in
+from minibroker.protocol.records.formats import iterate_records_in_any_format
 from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import get_payload_if_small, get_uncompressed_payload, iterate_payload_chunks
@@ -43,7 +43,7 @@ from minibroker.protocol.records.varints import Bytes, convert_from_zigzag, wrap
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import do_not_rest, iterate_records_with_rests
+from minibroker.storage.compaction.resting import do_not_pause, iterate_records_with_pauses
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -99,7 +99,7 @@ class BatchFilter:
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
-        rest_if_due: Callable[[], None] = do_not_rest,
+        rest_if_due: Callable[[], None] = do_not_pause,
     ) -> None:
         self._keys = keys
         self._rest = rest_if_due
@@ -141,7 +141,7 @@ class BatchFilter:
 
     def _filter_messages(self, header: BatchHeader, message: bytes) -> HeaderAndBytes | None:
         """Return what is kept of an old message or wrapper, None for nothing: these formats have no producer state."""
-        records = list(iterate_records_in(message))
+        records = list(iterate_records_in_any_format(message))
         kept = [record for record in records if self._keeps_record(record)]
         counts = self.counts
         counts.read_bytes += len(message)
@@ -257,7 +257,7 @@ class BatchFilter:
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
         records = iterate_record_slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_records_with_rests(records, self._rest):
+        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_records_with_pauses(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset

@@ -72,9 +72,9 @@ def _iterate_batches_of_block(file: File, position: int, end: int, block_bytes: 
             break
 
 
-def _read_header_at(block: bytes, at: int) -> BatchHeader | None:
-    """Return the header at `at`, None if it is incomplete."""
+def _read_header_at(block: bytes, position: int) -> BatchHeader | None:
+    """Return the header at `position`, None if it is incomplete."""
     try:
-        return read_header_at(block, at)
+        return read_header_at(block, position)
     except CorruptBatch:
         return None

@@ -18,7 +18,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.dirtiness import LogDirtiness, iterate_closed_segments
-from minibroker.storage.compaction.resting import do_not_rest
+from minibroker.storage.compaction.resting import do_not_pause
 from minibroker.storage.compaction.rewriting import (
     CleaningLimits,
     CleaningPlan,
@@ -74,7 +74,7 @@ class LogCleaning:
         limits: CleaningLimits,
         throttle: CleaningThrottle,
         now_ms: int,
-        rest_if_due: Callable[[], None] = do_not_rest,
+        rest_if_due: Callable[[], None] = do_not_pause,
     ) -> None:
         self.log = log
         self.dirt = dirt
@@ -156,12 +156,12 @@ class LogCleaning:
             self._check_log_unchanged()
 
 
-def make_cleaning_plan(log: Log, dirt: LogDirtiness, limits: CleaningLimits, now_ms: int) -> CleaningPlan:
+def make_cleaning_plan(log: Log, dirtiness: LogDirtiness, limits: CleaningLimits, now_ms: int) -> CleaningPlan:
     """Return the input of a cleaning. For the loop's thread."""
     sources = [
         SourceSegment(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
         for segment, end_offset in iterate_closed_segments(log)
-        if end_offset <= dirt.end_offset
+        if end_offset <= dirtiness.end_offset
     ]
     indexes = [segment.path + TRANSACTION_INDEX_SUFFIX for segment in log.segments]
     return CleaningPlan(
@@ -173,7 +173,7 @@ def make_cleaning_plan(log: Log, dirt: LogDirtiness, limits: CleaningLimits, now
         _find_last_record_of_producers(log),
         log.recovery_point,
         log.settings,
-        dirt,
+        dirtiness,
         limits,
         now_ms,
     )

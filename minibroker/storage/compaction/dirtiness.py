@@ -46,11 +46,11 @@ def measure_dirtiness(log: Log, now_ms: int) -> LogDirtiness:
     return LogDirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
 
 
-def is_cleaning_due(log: Log, dirt: LogDirtiness) -> bool:
+def is_cleaning_due(log: Log, dirtiness: LogDirtiness) -> bool:
     """Return whether to clean the log: enough of it is dirty, or something has been dirty for too long."""
-    if dirt.cleanable_bytes == 0:
+    if dirtiness.cleanable_bytes == 0:
         return False
-    return dirt.is_overdue or dirt.ratio > log.settings.min_cleanable_dirty_ratio
+    return dirtiness.is_overdue or dirtiness.ratio > log.settings.min_cleanable_dirty_ratio
 
 
 def find_first_dirty_offset(log: Log) -> int:

@@ -13,7 +13,7 @@ from minibroker.storage.compaction.rewriting import CleaningPlan, LogRewriter, S
 from minibroker.storage.log_settings import MAX_LONG
 
 
-class ForeseenRemovals(NamedTuple):
+class PredictedRemovals(NamedTuple):
     """What would be taken of one segment: so many of its records and bytes.
 
     `path` is the path of its files without suffix; `offsets` are those of the first records that would be taken.
@@ -28,31 +28,33 @@ class ForeseenRemovals(NamedTuple):
     offsets: list[int]
 
 
-def foresee_removed_records(plan: CleaningPlan, listed_segment: str, most_offsets: int) -> Iterator[ForeseenRemovals]:
-    """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of `listed_segment`.
+def predict_removed_records(
+    plan: CleaningPlan, path_of_listed_segment: str, max_offsets: int
+) -> Iterator[PredictedRemovals]:
+    """Yield what would be taken of each segment that the cleaning reads, oldest first, with offsets for one.
 
     It may run in any thread, and takes as long as a cleaning. Raises `UncleanableLog`, `KafkaError`, `OSError`.
     """
     rewriter = LogRewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
     for group in rewriter.map_dirty_keys():
         for source in group:
-            yield _foresee_removed_records_of_segment(
-                source, rewriter, most_offsets if source.path == listed_segment else 0
+            yield _predict_removed_records_of_segment(
+                source, rewriter, max_offsets if source.path == path_of_listed_segment else 0
             )
 
 
-def _foresee_removed_records_of_segment(
-    source: SourceSegment, rewriter: LogRewriter, most_offsets: int
-) -> ForeseenRemovals:
+def _predict_removed_records_of_segment(
+    source: SourceSegment, rewriter: LogRewriter, max_offsets: int
+) -> PredictedRemovals:
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
     for batch, kept in rewriter.iterate_filtered_batches(source):
-        if len(offsets) < most_offsets:
+        if len(offsets) < max_offsets:
             offsets += _list_removed_offsets(batch, kept)
     records = counts.read_records - read_records
     taken_bytes = source.size_bytes - (counts.written_bytes - written_bytes)
     taken_records = records - (counts.written_records - written_records)
-    return ForeseenRemovals(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
+    return PredictedRemovals(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:max_offsets])
 
 
 def _list_removed_offsets(batch: StoredBatch, kept_batch: HeaderAndBytes | None) -> list[int]:

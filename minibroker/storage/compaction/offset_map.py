@@ -79,9 +79,9 @@ class OffsetMap:
         return NOT_FOUND
 
 
-def _choose_prime_slot_count(max_slots: int, wanted_slots: int) -> int:
-    """Return the first prime from `wanted_slots` on, or the last one up to `max_slots`."""
-    slots = _find_prime_from(wanted_slots, step=1) if wanted_slots < max_slots else max_slots
+def _choose_prime_slot_count(max_slots: int, min_slots: int) -> int:
+    """Return the first prime from `min_slots` on, or the last one up to `max_slots`."""
+    slots = _find_prime_from(min_slots, step=1) if min_slots < max_slots else max_slots
     return slots if slots < max_slots else _find_prime_from(max_slots, step=-1)
 
 

@@ -19,7 +19,7 @@ BUSY_SHARE = 0.25  # of the time between two looks, that the loop's thread has c
 Item = TypeVar("Item")
 
 
-class ThreadRests:
+class ThreadPauses:
     """The rests of one thread. `loop_seconds` is the CPU time that the loop's has taken; None: it never rests."""
 
     def __init__(
@@ -52,16 +52,18 @@ class ThreadRests:
             self._looked_at = self._now()
 
 
-def iterate_records_with_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Item]:
-    """Return the same records, with a call of `rest_if_due` before every `RECORDS_BETWEEN_RESTS` of them."""
-    return chain.from_iterable(_split_records_between_rests(records, rest_if_due))
+def iterate_records_with_pauses(records: Iterator[Item], pause_if_due: Callable[[], None]) -> Iterator[Item]:
+    """Return the same records, with a call of `pause_if_due` before every `RECORDS_BETWEEN_RESTS` of them."""
+    return chain.from_iterable(_split_records_between_pauses(records, pause_if_due))
 
 
-def _split_records_between_rests(records: Iterator[Item], rest_if_due: Callable[[], None]) -> Iterator[Iterator[Item]]:
+def _split_records_between_pauses(
+    records: Iterator[Item], pause_if_due: Callable[[], None]
+) -> Iterator[Iterator[Item]]:
     for first in records:
-        rest_if_due()
+        pause_if_due()
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))
 
 
-def do_not_rest() -> None:
+def do_not_pause() -> None:
     """Do not rest, where no event loop is beside."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
-from minibroker.protocol.records.formats import iterate_records_in
+from minibroker.protocol.records.formats import iterate_records_in_any_format
 from minibroker.protocol.records.streaming import check_record_sizes, stream_record_slices
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.batch_filter import (
@@ -29,7 +29,7 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import LogDirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import do_not_rest, iterate_records_with_rests
+from minibroker.storage.compaction.resting import do_not_pause, iterate_records_with_pauses
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_unfinished_cleaned_files
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -138,7 +138,7 @@ class KeyMapper:
             return self._put_keys_of_message(data)
         put, start, base = self._keys.put_offset_of_key, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
-        for record in iterate_records_with_rests(stream_record_slices(data, header), self._rest):
+        for record in iterate_records_with_pauses(stream_record_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -149,7 +149,7 @@ class KeyMapper:
 
     def _put_keys_of_message(self, data: bytes) -> bool:
         """Put in the keys of a message of format 0 or 1."""
-        for record in iterate_records_in(data):
+        for record in iterate_records_in_any_format(data):
             key, offset = record.key, record.offset
             if key is not None and offset >= self._start_offset and not self._keys.put_offset_of_key(key, offset):
                 return False
@@ -205,7 +205,7 @@ class LogRewriter:
     """
 
     def __init__(
-        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = do_not_rest
+        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = do_not_pause
     ) -> None:
         dirt = plan.dirt
         self._plan = plan

@@ -37,7 +37,7 @@ from minibroker.storage.names import (
     format_log_name,
     is_deleted_log_name,
     make_future_log_name,
-    make_hidden_log_name,
+    make_log_name_with_suffix,
     parse_future_log_name,
     parse_log_name,
 )
@@ -201,10 +201,10 @@ class LogDirectory:
         found = ((name, parse_log_name(name)) for name in names)
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
-    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, refuse_record_loss: bool = False) -> Log:
         """Open a log of the directory. Recover it if the last stop was unclean.
 
-        With `guarded`, raises `LostRecords` if it would lose records that may have been synced.
+        With `refuse_record_loss`, raises `LostRecords` if it would lose records that may have been synced.
         """
         key = topic, partition
         known = Checkpoints(
@@ -213,7 +213,7 @@ class LogDirectory:
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
             clean_offset=self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0),
             high_watermark=self._checkpoints[REPLICATION_OFFSET_CHECKPOINT].offsets.get(key, 0),
-            guarded=guarded,
+            guarded=refuse_record_loss,
         )
         log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)
         end_offset = log.log_end_offset if known.clean else choose_lasting_recovery_point(log)
@@ -335,7 +335,7 @@ class LogDirectory:
 
     def _rename_and_close_log(self, key: TopicPartition, unique_suffix: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
-        path = f"{self.path}/{make_hidden_log_name(*key, unique_suffix, suffix)}"
+        path = f"{self.path}/{make_log_name_with_suffix(*key, unique_suffix, suffix)}"
         self._disk.rename(self._make_log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).close_without_flush()

@@ -76,9 +76,9 @@ class LogDirectories:
         """Return whether this log is in one of the directories, open or not."""
         return (topic, partition) in self._found
 
-    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
-        """Open a log of `list_logs()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
-        return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, refuse_record_loss: bool = False) -> Log:
+        """Open a log of `list_logs()`. Raises `LogDirectoryError`, with `refuse_record_loss` also for lost records."""
+        return self._found[topic, partition].open_log(topic, partition, settings, refuse_record_loss=refuse_record_loss)
 
     def describe_unopened_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (directory, topic id, bytes of records) of a log of `list_logs()`, open or not. Zeros stand for no id.

@@ -47,7 +47,7 @@ from minibroker.storage.inspection.index_verification import (
     TimeIndexCheck,
     TransactionIndexCheck,
 )
-from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
+from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_inspected_records
 from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote, LogInspection
 from minibroker.storage.inspection.text_inspection import (
     ABORTED_COLUMNS,
@@ -244,7 +244,7 @@ def _iterate_open_file_contents(
     if kind is FileKind.METADATA_SNAPSHOT or (kind is FileKind.LOG and not options.verify):
         yield from _iterate_log_findings(disk, file, inspected, [], options)
     elif kind is FileKind.LOG:
-        beside = [each for each in _open_indexes_beside(disk, inspected) if each[0].path not in options.shown]
+        beside = [each for each in _open_indexes_of_segment(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
             yield from (each for each in _iterate_file_entries(index, of_index) if isinstance(each, DamagedBytes))
         yield from _iterate_log_findings(
@@ -301,13 +301,13 @@ def _iterate_log_findings(
         base_offset=inspected.base_offset,
         end_offset=_find_next_base_offset(disk, inspected),
         known=_iterate_indexed_batches(disk, inspected) if is_segment else (),
-        epochs=_read_epochs_beside(disk, inspected) if is_segment and options.verify else None,
+        epochs=_read_leader_epochs_of_log(disk, inspected) if is_segment and options.verify else None,
     )
     for finding in inspection.iterate_findings():
         yield finding
         if isinstance(finding, FoundBatch):
             if options.records:
-                yield from iterate_records_in(file, finding, options.most_bytes)
+                yield from iterate_inspected_records(file, finding, options.most_bytes)
             for check in checks:
                 yield from check.check_batch(finding)
         elif isinstance(finding, DamagedBytes):
@@ -335,7 +335,7 @@ def _find_next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
     return min((offset for offset in others if offset > base_offset), default=None)
 
 
-def _open_indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
+def _open_indexes_of_segment(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
         path = inspected.make_path_with_suffix(suffix)
         with suppress(FileNotFoundError):
@@ -351,7 +351,7 @@ def _make_index_check(log: File, file: File, inspected: InspectedFile) -> IndexC
     return TransactionIndexCheck(log, file.path, entries)
 
 
-def _read_epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
+def _read_leader_epochs_of_log(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
     """Return the leader epochs of the log, None if they cannot be read; showing the checkpoint itself reports why."""
     path = os.path.join(os.path.dirname(inspected.path), LEADER_EPOCH_CHECKPOINT)
     with suppress(FileNotFoundError, MalformedCheckpoint):

@@ -31,8 +31,8 @@ class FoundRecord(NamedTuple):
     record: Record
 
 
-def iterate_records_in(
-    file: File, batch: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
+def iterate_inspected_records(
+    file: File, batch: FoundBatch, max_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
 
@@ -41,18 +41,18 @@ def iterate_records_in(
     header = batch.header
     if header.record_count == 0:
         return
-    if header.size_bytes > most_bytes:
-        text = f"the records of a batch of {header.size_bytes} bytes are not shown: {most_bytes} is the most"
+    if header.size_bytes > max_bytes:
+        text = f"the records of a batch of {header.size_bytes} bytes are not shown: {max_bytes} is the most"
         yield InspectionNote(file.path, batch.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
-        yield from _iterate_records_of_wrapper(file, batch, most_bytes)
+        yield from _iterate_records_of_wrapper(file, batch, max_bytes)
         return
     try:
-        payload = get_uncompressed_payload(file.read(batch.position, header.size_bytes), 0, header, most_bytes)
+        payload = get_uncompressed_payload(file.read(batch.position, header.size_bytes), 0, header, max_bytes)
     except KafkaError as error:
         yield _make_finding_of_unread_records(
-            file, batch, batch.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
+            file, batch, batch.position + HEADER_BYTES, "records that can be decompressed", error, max_bytes
         )
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else batch.position + HEADER_BYTES
@@ -60,22 +60,22 @@ def iterate_records_in(
 
 
 def _iterate_records_of_wrapper(
-    file: File, batch: FoundBatch, most_bytes: int
+    file: File, batch: FoundBatch, max_bytes: int
 ) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(batch.position, batch.header.size_bytes)
         wrapper, _ = read_message(data)
-        records = iterate_records_of_message(data, limit_bytes=most_bytes)
+        records = iterate_records_of_message(data, limit_bytes=max_bytes)
         if not wrapper.compression:
             yield FoundRecord(batch.position, len(data), False, next(records))
             return
-        places = iterate_headers_of_set(decompress_inner_messages(wrapper, most_bytes))
+        places = iterate_headers_of_set(decompress_inner_messages(wrapper, max_bytes))
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
         yield _make_finding_of_unread_records(
-            file, batch, batch.position, "messages that can be read", error, most_bytes
+            file, batch, batch.position, "messages that can be read", error, max_bytes
         )
 
 
@@ -105,12 +105,12 @@ def _parse_records(file: File, batch: FoundBatch, payload: Bytes, start: int) ->
 
 
 def _make_finding_of_unread_records(
-    file: File, batch: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
+    file: File, batch: FoundBatch, position: int, expected: str, error: KafkaError, max_bytes: int
 ) -> InspectionNote | DamagedBytes:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
         return _make_record_damage(file, batch, position, expected, error)
-    text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
+    text = f"the records of this batch are not shown: they decompress to more than {max_bytes} bytes"
     return InspectionNote(file.path, batch.position, batch.header.base_offset, text)
 
 

@@ -234,12 +234,12 @@ class ProducerStates:
             entry.batches.clear()
         return entry
 
-    def remove_expired_producers(self, now_ms: int, after_ms: int) -> None:
-        """Remove producers that were silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Remove producers silent for `expiration_ms` (producer.id.expiration.ms), unless in a transaction."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
-            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= after_ms
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
         ]
         for producer_id in expired:
             del self._entries[producer_id]

@@ -12,7 +12,12 @@ from contextlib import suppress
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import is_zeroed, iterate_headers, iterate_sound_batches, make_offset_error
+from minibroker.storage.batch_scanning import (
+    is_header_zeroed,
+    iterate_headers,
+    iterate_sound_batches,
+    make_offset_error,
+)
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -437,8 +442,8 @@ class _LogOpening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._check_was_torn(segment, end_offset, problem, later)
-        preallocated = self.settings.preallocate and not later and is_zeroed(segment.file, problem.position)
+            self._check_damage_is_torn_write(segment, end_offset, problem, later)
+        preallocated = self.settings.preallocate and not later and is_header_zeroed(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
@@ -462,9 +467,15 @@ class _LogOpening:
         if not preallocated:
             self._sync_truncated_segment(segment)
 
-    def _check_was_torn(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
+    def _check_damage_is_torn_write(
+        self, segment: Segment, end_offset: int, problem: CorruptBatch, later_segments: list[Segment]
+    ) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
-        damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
+        damage = (
+            f"there are {len(later_segments)} segments behind it"
+            if any(other.size_bytes for other in later_segments)
+            else None
+        )
         if damage is None:
             damage = find_damage_beyond_torn_write(segment.file, problem.position, segment.size_bytes)
         if damage is not None:

@@ -1,9 +1,9 @@
 """The life of a broker inside a test: start, stop, kill and reset.
 
 The methods for a running broker are in `verbs/`; `Broker` joins them. The explorer is served from the broker's start to
-its stop, also while the broker is down. The test kit replaces four parts of the broker (`Seams`): the clock
-(`MovingClock`), the disk (`directories`), the interceptors (faults, journal, emulation, waits, pauses), the random
-source (`seed`). It also uses three kinds of methods of the broker:
+its stop, also while the broker is down. The test kit replaces four parts of the broker (`BrokerDependencies`): the
+clock (`MovingClock`), the disk (`directories`), the interceptors (faults, journal, emulation, waits, pauses), the
+random source (`seed`). It also uses three kinds of methods of the broker:
 
     reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
                      wait run once more: Connection.ask_again and DelayedOperation.rerun_in_new_cluster have no other
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.addresses import HostPort
-from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.clock import ClusterClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.lifecycle import BrokerLifecycle, Seams
+from minibroker.broker.lifecycle import BrokerDependencies, BrokerLifecycle
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.embedded.directories import BrokerDirectories, Snapshot
@@ -118,7 +118,7 @@ class EmbeddedBroker(ServedObject):
         self._registry = self._make_registry(registry) if registry else None
         self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
-        self._life: LifeClock | None = None
+        self._life: ClusterClock | None = None
 
     def _emulate_release(self, name: str) -> str:
         """Answer like this release; return its name. Raises ValueError."""
@@ -355,7 +355,7 @@ class EmbeddedBroker(ServedObject):
             self._ports = Ports(settings, self.nodes)
         bound = self._ports.listen(settings)
         try:
-            self._running = BrokerLifecycle(settings, bound, self._make_seams())
+            self._running = BrokerLifecycle(settings, bound, self._make_dependencies())
             await self._running.serve(self.measured)
             if self._security is not None:
                 self._security.restore_passwords(self._running.cluster)
@@ -369,11 +369,11 @@ class EmbeddedBroker(ServedObject):
         found = {} if self._security is None else self._security.issuer_settings
         return Settings(found | self._setting_texts | {"log.dirs": str(self.directory)})
 
-    def _make_seams(self) -> Seams:
-        """End the timers of the last life, and return the seams of the next."""
+    def _make_dependencies(self) -> BrokerDependencies:
+        """End the timers of the last life, and return the dependencies of the next."""
         clock = self.moving_clock
         self._cancel_timers_of_last_life()
-        self._life = LifeClock(clock)
+        self._life = ClusterClock(clock)
         disk = self._directories.make_disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL
         if self.emulated is not None:
@@ -382,7 +382,7 @@ class EmbeddedBroker(ServedObject):
             levels = list_initial_feature_levels(self.emulated)
         records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
         first_id = self.first_cluster_id
-        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)
+        return BrokerDependencies(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)
 
     def _cancel_timers_of_last_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
@@ -403,7 +403,7 @@ class EmbeddedBroker(ServedObject):
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
             returning = {node_id: self.ports.listen_for_node(node_id, settings) for node_id in away}
             running.continue_with_new_cluster(
-                settings, self._make_seams(), cluster_id=cluster_id, returning_nodes=returning
+                settings, self._make_dependencies(), cluster_id=cluster_id, returning_nodes=returning
             )
             self.moving_clock.reset()
             if self._issuer is not None:

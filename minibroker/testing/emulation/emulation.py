@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.routes import Unanswerable, encode_answer, make_answer_start
+from minibroker.broker.requests.routes import UnanswerableRequest, encode_answer, make_answer_start
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -157,16 +157,16 @@ class Emulation(Interceptor):
             self._unsupported.add(call)
             return self._make_answer_with_other_versions(versions)
         name = f"{get_api_name(call.api_key)} version {call.context.version}"
-        raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
+        raise UnanswerableRequest(f"{name}, which Kafka {self.release} does not serve")
 
     def _is_unstable_version(self, call: Call) -> bool:
         """Return whether the request has a version that is not released yet, but enabled."""
         return call.context.version == self._unstable.get(call.api_key) and _enables_unstable_versions(call)
 
-    def alter_unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    def alter_unsupported_version_response(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         versions = self._served.get(ApiKey.API_VERSIONS)
         if versions is None:
-            raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
+            raise UnanswerableRequest(f"ApiVersions, which Kafka {self.release} does not serve")
         return self._make_answer_with_other_versions(versions)
 
     def _apply_quirks(self, call: Call) -> Message | None:

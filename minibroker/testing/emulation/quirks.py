@@ -13,7 +13,7 @@ from minibroker.broker.configs.settings import ELIDE, ConfigSource
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -175,7 +175,7 @@ class NoUnknownProducers(QuirkChange):
                     taken.append(partition)
             data.partition_data = taken
         if self._refused and request.acks == 0:
-            raise Unanswerable("a Produce with acks=0 of an unknown producer")
+            raise UnanswerableRequest("a Produce with acks=0 of an unknown producer")
         return None
 
     def alter_response(self, response: Any) -> None:

@@ -17,7 +17,7 @@ from minibroker.broker.delayed_operations import Promise, sleep
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -266,7 +266,7 @@ class Faults(Interceptor):
             if rule.close is not None:
                 if rule.close != "before":
                     await call.run_hooks_and_handler()
-                raise Unanswerable(f"a fault: {rule}")
+                raise UnanswerableRequest(f"a fault: {rule}")
             if rule.answer == "silence":
                 await self._hold_until_client_leaves(call, fault)
             if rule.code is not None and rule.when != "after":
@@ -292,7 +292,7 @@ class Faults(Interceptor):
             self._errors.setdefault(call, []).append((rule, call.request))
             return None
         if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:
-            raise Unanswerable(f"a fault of a Produce with acks=0: {rule}")
+            raise UnanswerableRequest(f"a fault of a Produce with acks=0: {rule}")
         answer = refuse_request(call, rule)
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
             if call.api_key == ApiKey.SHARE_FETCH:

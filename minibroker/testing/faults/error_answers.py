@@ -20,7 +20,7 @@ from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, set_checksum
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.testing.faults.fault_matching import (
     applies_to_place,
     find_share_session,
@@ -58,7 +58,7 @@ FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 def corrupt_first_batch(data: bytes, corruption: Corruption) -> bytes:
     """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
-    found = list(iterate_batches_in(data))
+    found = list(iterate_batches_in_any_format(data))
     if not found:
         return data
     changed = bytearray(data)
@@ -184,7 +184,7 @@ def _read_record_bytes(records: Any) -> bytes:
     return bytes(records.read()) if hasattr(records, "read") else bytes(records)
 
 
-def remove_partitions_from_request(request: Any, rule: Rule, name_of: NameOf) -> bool:
+def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: NameOf) -> bool:
     """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
 
     A rule without topic and partition is about the whole request.
@@ -196,20 +196,20 @@ def remove_partitions_from_request(request: Any, rule: Rule, name_of: NameOf) ->
         topics = getattr(request, name)
         if not about_topics or not isinstance(topics, list):
             continue
-        kept = [topic for topic in topics if _remove_matching_partitions(topic, rule, name_of)]
-        taken = taken or len(kept) < len(topics) or _has_topic_of_rule(topics, rule, name_of)
+        kept = [topic for topic in topics if _remove_matching_partitions(topic, rule, get_topic_name)]
+        taken = taken or len(kept) < len(topics) or _has_topic_of_rule(topics, rule, get_topic_name)
         left = left or bool(kept)
         setattr(request, name, kept)
     return left and taken
 
 
-def _has_topic_of_rule(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
-    return any(rule.topic in (None, find_topic_name(topic, name_of)) for topic in topics)
+def _has_topic_of_rule(topics: list[Any], rule: Rule, get_topic_name: NameOf) -> bool:
+    return any(rule.topic in (None, find_topic_name(topic, get_topic_name)) for topic in topics)
 
 
-def _remove_matching_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
+def _remove_matching_partitions(topic: Any, rule: Rule, get_topic_name: NameOf) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
-    if rule.topic is not None and find_topic_name(topic, name_of) != rule.topic:
+    if rule.topic is not None and find_topic_name(topic, get_topic_name) != rule.topic:
         return True
     if rule.partition is None:
         return False
@@ -261,16 +261,16 @@ def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[],
     return restore_partitions
 
 
-def add_errors_of_rule(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
+def add_errors_of_rule(response: Message, errors: Message, rule: Rule, get_topic_name: NameOf) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
     for name, about_topics in list_fields_with_error_places(errors.__class__):
         if about_topics:
             for topic in iterate_items_of_value(getattr(errors, name)):
-                _add_topic_error(getattr(response, name), topic, rule, name_of)
+                _add_topic_error(getattr(response, name), topic, rule, get_topic_name)
 
 
-def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> None:
-    named = find_topic_name(topic, name_of)
+def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, get_topic_name: NameOf) -> None:
+    named = find_topic_name(topic, get_topic_name)
     if rule.topic is not None and named != rule.topic:
         return
     lists = [name for name, _ in list_fields_with_error_places(topic.__class__)]
@@ -282,7 +282,7 @@ def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf)
                 if find_partition_index(value) == rule.partition
             ]
             setattr(topic, name, meant)
-    there = next((other for other in topics if find_topic_name(other, name_of) == named), None)
+    there = next((other for other in topics if find_topic_name(other, get_topic_name) == named), None)
     if there is None:
         topics.append(topic)
         return

@@ -70,9 +70,9 @@ class ErrorPlace(NamedTuple):
                 setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
-def iterate_error_places(response: Message, name_of: NameOf) -> Iterator[ErrorPlace]:
+def iterate_error_places(response: Message, get_topic_name: NameOf) -> Iterator[ErrorPlace]:
     """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
-    yield from _iterate_places_in(response, "top", None, name_of)
+    yield from _iterate_places_in(response, "top", None, get_topic_name)
 
 
 def choose_default_level(places: Iterable[ErrorPlace]) -> str:
@@ -81,15 +81,15 @@ def choose_default_level(places: Iterable[ErrorPlace]) -> str:
     return next((level for level in reversed(LEVELS) if level in found), "top")
 
 
-def _iterate_places_in(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[ErrorPlace]:
+def _iterate_places_in(struct: Any, level: str, topic: str | None, get_topic_name: NameOf) -> Iterator[ErrorPlace]:
     field = find_error_field(struct.__class__)
     if field is not None:
         yield ErrorPlace(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)
     for name, about_topics in list_fields_with_error_places(struct.__class__):
         below_level = _get_level_below(level, about_topics)
         for below in iterate_items_of_value(getattr(struct, name)):
-            own = find_topic_name(below, name_of) if about_topics else None
-            yield from _iterate_places_in(below, below_level, own or topic, name_of)
+            own = find_topic_name(below, get_topic_name) if about_topics else None
+            yield from _iterate_places_in(below, below_level, own or topic, get_topic_name)
 
 
 def _get_level_below(level: str, about_topics: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minibroker.protocol.records.batch import MAX_RECORD_BYTES, MAX_SEQUENCE, BatchHeader
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from minibroker.protocol.records.record import Record as StoredRecord
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def iterate_records(partition: Partition, first: int) -> Iterator[Record]:
     offset = first = max(first, log.log_start_offset)
     while (region := log.read(offset, READ_BYTES)) is not None:
         data = region.read()
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             yield from _iterate_records(partition, header, data, position, first)
         offset = region.next_offset
 
@@ -125,7 +125,7 @@ def _iterate_records(
 ) -> Iterator[Record]:
     if header.is_control:
         return
-    for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
+    for record in iterate_records_in_any_format(data, position, limit_bytes=MAX_RECORD_BYTES):
         if record.offset >= start:
             yield make_record(partition, header, record)
 

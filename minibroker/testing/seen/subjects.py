@@ -32,22 +32,22 @@ class NamedSubjects(NamedTuple):
     transactional_ids: set[str]
 
 
-def find_subjects(message: Message, name_of: NameOf) -> NamedSubjects:
-    """Return what `message` names. `name_of` returns the name of a topic id, or None."""
+def find_subjects(message: Message, get_topic_name: NameOf) -> NamedSubjects:
+    """Return what `message` names. `get_topic_name` returns the name of a topic id, or None."""
     found = NamedSubjects({}, set(), set())
-    _collect_subjects(message, found, name_of)
+    _collect_subjects(message, found, get_topic_name)
     _collect_typed_keys(message, found)
     return found
 
 
-def find_topic_name(struct: Any, name_of: NameOf) -> str | None:
+def find_topic_name(struct: Any, get_topic_name: NameOf) -> str | None:
     """Return the topic that a struct names by its own fields, or None."""
     for name in TOPIC_NAMES:
         topic = getattr(struct, name, None)
         if isinstance(topic, str) and topic:
             return topic
     topic_id = getattr(struct, "topic_id", ZERO_UUID)
-    return None if topic_id == ZERO_UUID else name_of(topic_id)
+    return None if topic_id == ZERO_UUID else get_topic_name(topic_id)
 
 
 def find_partition_index(value: Any) -> int | None:
@@ -79,7 +79,7 @@ def iterate_items_of_value(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _collect_subjects(struct: Any, subjects: NamedSubjects, name_of: NameOf) -> None:
+def _collect_subjects(struct: Any, subjects: NamedSubjects, get_topic_name: NameOf) -> None:
     for field in _list_fields(struct):
         if field.name in GROUPS:
             subjects.groups.update(
@@ -92,10 +92,10 @@ def _collect_subjects(struct: Any, subjects: NamedSubjects, name_of: NameOf) -> 
                 subjects.topics.setdefault(topic, set())
     for name, about_topic in list_struct_fields(struct.__class__):
         for below in iterate_items_of_value(getattr(struct, name)):
-            topic = find_topic_name(below, name_of) if about_topic else None
+            topic = find_topic_name(below, get_topic_name) if about_topic else None
             if topic is not None:
                 subjects.topics.setdefault(topic, set()).update(iterate_partitions(below))
-            _collect_subjects(below, subjects, name_of)
+            _collect_subjects(below, subjects, get_topic_name)
 
 
 def iterate_partitions(struct: Any) -> Iterator[int]:

@@ -148,7 +148,7 @@ class GroupVerbs(WaitVerbs):
         if transaction.state is not TransactionState.ONGOING:
             coordinator.initialize_producer(transactional_id, transaction.timeout_ms)
             return
-        if not transaction.epochs_exhausted:
+        if not transaction.has_exhausted_epochs:
             # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
             transaction = transaction.copy()
             transaction.producer_epoch += 1

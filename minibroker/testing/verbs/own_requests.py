@@ -31,7 +31,7 @@ CLIENT_ID = "minibroker-testing"
 class DiscardingOutlet:
     """An output for a connection without a socket."""
 
-    congested = False
+    is_congested = False
     progress_ms = 0.0
 
     def send(self, items: list[Any]) -> None: ...

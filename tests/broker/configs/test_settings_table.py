@@ -53,7 +53,7 @@ def test_a_default_of_a_setting_without_effect_is_valid() -> None:
 def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: ConfigType, base: str) -> None:
     row = find_broker_setting_declaration(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
-    assert not row.dynamic
+    assert not row.is_dynamic
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_setting_without_effect_gives_a_reason(name: str, why: str) -> None:
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
 def test_an_unknown_setting_is_treated_as_sensitive(name: str) -> None:
     row = find_broker_setting_declaration(name)
-    assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.has_effect
+    assert row.type is ConfigType.UNKNOWN and row.is_sensitive and not row.has_effect
 
 
 def test_every_default_is_a_valid_value() -> None:
@@ -121,8 +121,8 @@ def test_every_topic_setting_has_a_value_without_a_broker_setting() -> None:
 
 
 def test_only_passwords_are_sensitive() -> None:
-    assert Setting("x", ConfigType.PASSWORD, None, "").sensitive
-    assert all(row.type is ConfigType.PASSWORD for row in SETTINGS if row.sensitive)
+    assert Setting("x", ConfigType.PASSWORD, None, "").is_sensitive
+    assert all(row.type is ConfigType.PASSWORD for row in SETTINGS if row.is_sensitive)
 
 
 def test_each_element_of_a_list_is_validated() -> None:

@@ -41,7 +41,7 @@ def other(harness: Harness) -> LogDirectory:
 
 def begin(harness: Harness) -> LogDirectory:
     target = other(harness)
-    harness.cluster.moves.start_move(harness.partition("t"), target)
+    harness.cluster.moves.start_log_move(harness.partition("t"), target)
     return target
 
 
@@ -190,7 +190,7 @@ def test_a_move_back_cancels_the_move_in_progress(two: Harness) -> None:
     source = two.logs.find_directory_of_log(two.partition("t").log)
     target = begin(two)
     assert [move.partition for move in two.cluster.moves.list_moves_to(target)] == [two.partition("t")]
-    two.cluster.moves.start_move(two.partition("t"), source)
+    two.cluster.moves.start_log_move(two.partition("t"), source)
     assert two.cluster.moves.list_moves_to(target) == []
     work(two)
     assert place(two) == "two"
@@ -222,7 +222,7 @@ def test_log_moves_run_one_after_the_other(two: Harness) -> None:
     for partition in partitions:
         lies = two.logs.find_directory_of_log(partition.log)
         targets.append(next(directory for directory in two.logs.directories if directory is not lies))
-        two.cluster.moves.start_move(partition, targets[-1])
+        two.cluster.moves.start_log_move(partition, targets[-1])
     work(two)
     assert [two.logs.find_directory_of_log(partition.log) for partition in partitions] == targets
 

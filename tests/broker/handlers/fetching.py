@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format, iterate_records_in_any_format
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(FetchRequest)
@@ -77,6 +77,6 @@ def values_in(answer: Any) -> list[str]:
     data = bytes(answer.records)
     return [
         (record.value or b"").decode()
-        for position, _ in iterate_batches_in(data)
-        for record in iterate_records_in(data, position)
+        for position, _ in iterate_batches_in_any_format(data)
+        for record in iterate_records_in_any_format(data, position)
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.handlers import acl_requests as handlers
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from minibroker.protocol.steps import WAITING, apply_to_items_in_steps, run_all_steps
@@ -36,7 +36,7 @@ ANY = {
     ],
 )
 def test_an_unknown_acl_type_closes_the_connection(harness: Harness, request_: Any) -> None:
-    with pytest.raises(Unanswerable):
+    with pytest.raises(UnanswerableRequest):
         harness.request(request_)
 
 

@@ -12,7 +12,11 @@ from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import LogCleaning
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
@@ -44,16 +48,16 @@ def stored(harness: Harness) -> list[Any]:
     """The headers of what is stored."""
     region = harness.partition("t").log.read(0, 1 << 20)
     assert region is not None
-    return [header for _, header in iterate_batches_in(region.read())]
+    return [header for _, header in iterate_batches_in_any_format(region.read())]
 
 
 def fetched(answer: Any) -> tuple[list[Record], list[bool]]:
     """The records, and of each batch whether it came without attributes."""
     assert answer.error_code == 0
     data, found, elided = bytes(answer.records), [], []
-    for position, _ in iterate_batches_in(data):
+    for position, _ in iterate_batches_in_any_format(data):
         elided.append(check_batch_or_message(data, position).attributes & ELIDED_BIT != 0)
-        found += iterate_records_in(data, position)
+        found += iterate_records_in_any_format(data, position)
     return found, elided
 
 
@@ -105,7 +109,7 @@ def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
     found, _ = fetched(fetch(eliding, {("t", 0): 0}, isolation_level=1)["t", 0])
     assert len(found) == 16
     answer = fetch(eliding, {("t", 0): 16})["t", 0]
-    assert [header.is_control for _, header in iterate_batches_in(bytes(answer.records))] == [True]
+    assert [header.is_control for _, header in iterate_batches_in_any_format(bytes(answer.records))] == [True]
 
 
 def test_topics_without_elision_store_batches_unchanged(harness: Harness) -> None:

@@ -17,7 +17,11 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.conversion import build_records_in_format
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.segment import Region
@@ -49,9 +53,13 @@ def produce(harness: Harness, *values: str, magic: int, codec: int = 0, topic: s
 def fetched(answer: Any) -> list[Record]:
     assert answer.error_code == 0
     data = bytes(answer.records)
-    for position, _ in iterate_batches_in(data):
+    for position, _ in iterate_batches_in_any_format(data):
         check_batch_or_message(data, position)
-    return [record for position, _ in iterate_batches_in(data) for record in iterate_records_in(data, position)]
+    return [
+        record
+        for position, _ in iterate_batches_in_any_format(data)
+        for record in iterate_records_in_any_format(data, position)
+    ]
 
 
 @pytest.fixture
@@ -64,7 +72,7 @@ def mixed(harness: Harness) -> Harness:
         for magic in (0, 1, 2):
             for codec in CODECS:
                 produce(harness, f"{stored}{magic}{codec}a", f"{stored}{magic}{codec}b", magic=magic, codec=codec)
-    assert {header.magic for _, header in iterate_batches_in(_stored(harness))} == {0, 1, 2}
+    assert {header.magic for _, header in iterate_batches_in_any_format(_stored(harness))} == {0, 1, 2}
     return harness
 
 
@@ -80,7 +88,7 @@ def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harnes
     all_stored = {record.offset: record for record in _all_records(mixed)}
     for offset in range(len(all_stored)):
         answer = fetch(mixed, {("t", 0): offset}, version=version)["t", 0]
-        headers = [header for _, header in iterate_batches_in(bytes(answer.records))]
+        headers = [header for _, header in iterate_batches_in_any_format(bytes(answer.records))]
         assert max(header.magic for header in headers) <= magic
         found = fetched(answer)
         assert [record.offset for record in found if record.offset >= offset] == list(range(offset, len(all_stored)))
@@ -92,7 +100,11 @@ def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harnes
 
 def _all_records(harness: Harness) -> list[Record]:
     data = _stored(harness)
-    return [record for position, _ in iterate_batches_in(data) for record in iterate_records_in(data, position)]
+    return [
+        record
+        for position, _ in iterate_batches_in_any_format(data)
+        for record in iterate_records_in_any_format(data, position)
+    ]
 
 
 @for_each("version", VERSIONS[:4])
@@ -102,7 +114,11 @@ def test_old_clients_get_a_batch_whatever_the_byte_limit(mixed: Harness, version
     while offset < mixed.partition("t").log.log_end_offset:
         answer = fetch(mixed, {("t", 0): offset}, version=version, partition_max_bytes=limit)["t", 0]
         data = bytes(answer.records)
-        assert len(data) <= limit or len(list(iterate_batches_in(data))) == 1 or _is_one_stored_batch(mixed, data)
+        assert (
+            len(data) <= limit
+            or len(list(iterate_batches_in_any_format(data))) == 1
+            or _is_one_stored_batch(mixed, data)
+        )
         new = [record for record in fetched(answer) if record.offset >= offset]
         assert new
         found += new
@@ -112,10 +128,10 @@ def test_old_clients_get_a_batch_whatever_the_byte_limit(mixed: Harness, version
 
 def _is_one_stored_batch(harness: Harness, data: bytes) -> bool:
     """Whether all of it was one batch of format 2, which was converted whole."""
-    offsets = [header.last_offset for _, header in iterate_batches_in(data)]
+    offsets = [header.last_offset for _, header in iterate_batches_in_any_format(data)]
     return any(
         header.magic == 2 and header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset
-        for _, header in iterate_batches_in(_stored(harness))
+        for _, header in iterate_batches_in_any_format(_stored(harness))
     )
 
 
@@ -256,7 +272,7 @@ def test_topics_inherit_the_brokers_message_format_version(tmp_path: Path) -> No
     with Harness(tmp_path, settings={"log.message.format.version": "0.10.0"}) as harness:
         harness.create_topic("t")
         harness.produce("t", "a")
-        assert {header.magic for _, header in iterate_batches_in(_stored(harness))} == {1}
+        assert {header.magic for _, header in iterate_batches_in_any_format(_stored(harness))} == {1}
         assert values_in(fetch(harness, {("t", 0): 0})["t", 0]) == ["a"]
 
 

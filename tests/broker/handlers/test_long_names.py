@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.fields import FieldType, list_declared_fields
@@ -45,5 +45,5 @@ def test_every_request_is_answered_with_names_of_any_length(tmp_path: Path, key:
         for version, name, count in product({served[0], served[-2:][0], served[-1]}, LONG_NAMES, (1, 2)):
             for number in (0, 2, 4, 16):
                 request = filled(get_request_class(ApiKey(key)), name, count, number)
-                with contextlib.suppress(Unanswerable):  # such as a Produce with acks=0
+                with contextlib.suppress(UnanswerableRequest):  # such as a Produce with acks=0
                     harness.request(request, version, client_id=name)

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.metadata_repair import MetadataRepair
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.storage.files import Disk
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
@@ -81,7 +81,7 @@ def misnumbered(data: Path) -> None:
 
 
 def middle_batch(content: bytes) -> int:
-    starts = [position for position, _ in iterate_batches_in(bytes(content))]
+    starts = [position for position, _ in iterate_batches_in_any_format(bytes(content))]
     return starts[len(starts) // 2]
 
 

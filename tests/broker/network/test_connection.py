@@ -21,10 +21,10 @@ SCRATCH_BYTES = 4096
 
 
 class FakeOutlet:
-    """A socket that takes everything at once, unless `congested` says otherwise."""
+    """A socket that takes everything at once, unless `is_congested` says otherwise."""
 
     def __init__(self) -> None:
-        self.congested = False
+        self.is_congested = False
         self.sent: list[Any] = []
         self.due: list[Callable[[], None]] = []
         self.reading = True
@@ -34,7 +34,7 @@ class FakeOutlet:
     def send(self, items: list[Any]) -> None:
         assert not self.closed, "what is sent after the close is lost"
         self.sent += items
-        self.congested = self.congested or self.fills
+        self.is_congested = self.is_congested or self.fills
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.due.append(callback)
@@ -208,11 +208,11 @@ def test_a_client_that_disconnects_cancels_its_delayed_request() -> None:
 
 def test_no_further_request_runs_while_the_output_is_congested() -> None:
     talk = Conversation()
-    talk.outlet.congested = True
+    talk.outlet.is_congested = True
     talk.feed(frame("a", 1) + frame("a", 2))
     talk.feed(frame("a", 3))
     assert numbers(talk.outlet.sent) == [1, 2]
-    talk.outlet.congested = False
+    talk.outlet.is_congested = False
     talk.connection.resume_requests()
     assert numbers(talk.outlet.sent) == [1, 2, 3]
 
@@ -329,11 +329,11 @@ def test_responses_keep_the_order_of_the_requests(kinds: list[str], cut: int, so
     data = b"".join(frame(kind, number) for number, kind in enumerate(kinds))
     for start in range(0, len(data), cut):
         talk.feed(data[start : start + cut])
-        talk.outlet.congested = source.random() < 0.3
+        talk.outlet.is_congested = source.random() < 0.3
         if talk.delayed and source.random() < 0.5:
             talk.complete()
         talk.outlet.turn()
-    talk.outlet.congested = False
+    talk.outlet.is_congested = False
     talk.connection.resume_requests()
     talk.outlet.run()
     while talk.delayed:
@@ -433,7 +433,7 @@ def test_deferred_responses_that_congest_the_output_stop_further_requests() -> N
     talk.end_turn()
     talk.feed(frame("a", 1) + frame("d", 2))
     assert numbers(talk.outlet.sent) == [0]
-    talk.outlet.fills = talk.outlet.congested = False
+    talk.outlet.fills = talk.outlet.is_congested = False
     talk.connection.resume_requests()
     talk.end_turn()
     assert numbers(talk.outlet.sent) == [0, 1, 2]

@@ -68,7 +68,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
     budget.get_buffer(1, SPARE_BYTES)  # somebody has the shared one
     frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget, nobody)
     came_bytes = 4
-    while frame.grow_buffer() and not frame.complete:
+    while frame.grow_buffer() and not frame.is_complete:
         assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
         count = min(1000, len(frame.get_buffer_for_next_bytes()))
         frame.count_filled_bytes(count)
@@ -89,11 +89,11 @@ def test_a_frame_completes_byte_by_byte() -> None:
     frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget(), nobody)
     for byte in content[1:]:
         assert frame.grow_buffer()
-        assert not frame.complete
+        assert not frame.is_complete
         frame.get_buffer_for_next_bytes()[0] = byte
         frame.count_filled_bytes(1)
     assert frame.grow_buffer()
-    assert frame.complete
+    assert frame.is_complete
     assert bytes(frame.bytes) == content
 
 
@@ -102,7 +102,7 @@ def test_a_growing_frame_keeps_its_content() -> None:
     content = pack(">i", size) + bytes(range(256)) * (size // 256)
     frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
     position = 10
-    while frame.grow_buffer() and not frame.complete:
+    while frame.grow_buffer() and not frame.is_complete:
         room = frame.get_buffer_for_next_bytes()
         count = min(len(room), 100_000)
         room[:count] = content[position : position + count]
@@ -123,7 +123,7 @@ def test_a_large_frame_grows_without_being_copied() -> None:
 
 def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
     frame = large_frame(FrameBudget())
-    while frame.grow_buffer() and not frame.complete:
+    while frame.grow_buffer() and not frame.is_complete:
         assert 0 < len(frame.get_buffer_for_next_bytes()) <= READ_BYTES
         frame.count_filled_bytes(len(frame.get_buffer_for_next_bytes()))
 
@@ -150,9 +150,9 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
 def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
-    while done.grow_buffer() and not done.complete:
+    while done.grow_buffer() and not done.is_complete:
         done.count_filled_bytes(len(done.get_buffer_for_next_bytes()))
-    assert done.complete
+    assert done.is_complete
     assert other.grow_buffer()
     assert not last.grow_buffer()
 
@@ -198,7 +198,7 @@ def test_large_frames_leave_small_ones_their_share() -> None:
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
     assert [frame.grow_buffer() for frame in hogs] == [True, False, False, False, False]
     small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget, nobody)
-    while not small.complete:
+    while not small.is_complete:
         assert small.grow_buffer()
         small.count_filled_bytes(len(small.get_buffer_for_next_bytes()))
 

@@ -17,7 +17,7 @@ import pytest
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_host_name
+from minibroker.broker.network.sockets import ClientSocket, SharedSocketState, SocketProtocol, get_host_name
 from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.storage.files import Disk, File
 from tests.loops import LOOPS
@@ -39,7 +39,7 @@ class Harness:
     def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[bytes], list[Any]]) -> None:
         self.loop = loop
         self.answer = answer
-        self.shared = Shared(SystemClock(loop))
+        self.shared = SharedSocketState(SystemClock(loop))
         self.sockets: list[ClientSocket] = []
         self.copies = False
 
@@ -142,7 +142,7 @@ def test_regions_and_bytes_arrive_in_order(
         await loop.sock_sendall(client, frame(b"12345678") * 2)
         got = await receive(loop, client, 2 * (sum((1, 100, 16384, 16385, 300_000, 2_500_000)) + 5 + 3 + 7 + 7 + 8 + 9))
         assert got == bytes(expected)
-        assert not harness.sockets[0].congested
+        assert not harness.sockets[0].is_congested
 
     run(with_client(answer, talk, copies=copies, receive_buffer_bytes=receive_buffer_bytes))
 
@@ -179,7 +179,7 @@ def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(
         assert await receive(loop, other, FILE_BYTES) == content
         other.close()
         stalled = harness.sockets[0]
-        assert stalled.congested
+        assert stalled.is_congested
         assert stalled._transport.get_write_buffer_size() <= 64 << 10
 
     run(with_client(answer, talk, receive_buffer_bytes=8192))
@@ -279,7 +279,7 @@ def test_unread_responses_are_counted_as_memory_until_the_client_reads_them(run:
             await asyncio.sleep(0)
         assert 2 * len(answer) < unread.held_bytes < 3 * len(answer)
         assert await receive(loop, client, 3 * len(answer)) == 3 * answer
-        while harness.sockets[0].congested:
+        while harness.sockets[0].is_congested:
             await asyncio.sleep(0)
         assert unread.held_bytes == 0
 
@@ -325,7 +325,7 @@ def test_responses_held_back_by_the_broker_do_not_count_as_unread(run: Any) -> N
         assert await receive(loop, client, len(answer)) == answer
         while held._is_full:
             await asyncio.sleep(0)
-        assert held.congested and harness.shared.unread.held_bytes == 0
+        assert held.is_congested and harness.shared.unread.held_bytes == 0
         held.send_held_output()
         assert await receive(loop, client, len(answer)) == answer
 

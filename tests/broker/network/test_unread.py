@@ -18,7 +18,7 @@ class FakeClient:
         self.untaken = untaken_bytes
         self.closed = ""
 
-    def count_untaken_bytes(self) -> int:
+    def count_unread_bytes(self) -> int:
         return self.untaken
 
     def abort(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import ClientSocket, Shared
+from minibroker.broker.network.sockets import ClientSocket, SharedSocketState
 from minibroker.broker.network.tls_layer import TlsLayer
 from minibroker.broker.security.tls import make_tls_settings
 from tests.broker.manual_clock import ManualClock
@@ -56,7 +56,7 @@ class Served:
     def __init__(self, execute: Execute, settings: dict[str, str]) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
-        self.shared = Shared(self.clock)
+        self.shared = SharedSocketState(self.clock)
         self.layers: list[TlsLayer] = []
         self.gate = Gate()
         self.statistics = AuthenticationStatistics()

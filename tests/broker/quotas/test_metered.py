@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.broker.delayed_operations import ClusterReplaced, pause
 from minibroker.broker.quotas import quota_manager
-from minibroker.broker.quotas.quota_manager import Metered, RequestUsage
+from minibroker.broker.quotas.quota_manager import MeteredCoroutine, RequestUsage
 
 
 def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(quota_manager, "perf_counter_ns", lambda: now_ns)
     usage = RequestUsage(10)
     usage.stop_request_time()
-    metered = Metered(usage, handle()).__await__()
+    metered = MeteredCoroutine(usage, handle()).__await__()
     next(metered)
     now_ns += 100  # others run
     with pytest.raises(StopIteration) as end:
@@ -44,7 +44,7 @@ def test_a_metered_handler_gets_the_errors_that_are_sent_to_it_and_its_end() -> 
             told.append("closed")
 
     handler = handle()  # which is kept here, so that only its end closes it
-    metered = Metered(RequestUsage(10), handler).__await__()
+    metered = MeteredCoroutine(RequestUsage(10), handler).__await__()
     next(metered)
     metered.send(ClusterReplaced)
     metered.close()

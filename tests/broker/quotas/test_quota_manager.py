@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.quotas import quota_manager
-from minibroker.broker.quotas.quota_manager import find_quota_for
+from minibroker.broker.quotas.quota_manager import find_quota_of_client
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -79,12 +79,12 @@ def test_the_most_specific_quota_applies(first: int) -> None:
     quotas[frozenset({("user", "u"), ("client-id", "c")})] = {"other": 1.0} | (
         quotas.get(frozenset(LEVELS[0][0])) or {}
     )
-    assert find_quota_for(quotas, "x", "u", "c") == (first, LEVELS[first][1])
+    assert find_quota_of_client(quotas, "x", "u", "c") == (first, LEVELS[first][1])
 
 
 def test_quotas_of_others_have_no_effect() -> None:
     quotas = {frozenset({("user", "v")}): {"x": 1.0}, frozenset({("client-id", "d")}): {"x": 1.0}}
-    assert find_quota_for(quotas, "x", "u", "c") is None
+    assert find_quota_of_client(quotas, "x", "u", "c") is None
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------

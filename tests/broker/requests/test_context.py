@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -157,7 +157,7 @@ def test_a_rejected_produce_logs_one_line_for_each_reason(topics: Harness, lines
 
 
 def test_a_rejected_produce_with_acks_0_logs_its_reasons(topics: Harness, lines: Lines) -> None:
-    with pytest.raises(Unanswerable):
+    with pytest.raises(UnanswerableRequest):
         topics.request(produce(acks=0), 9)
     assert len(lines()) == 2
 

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -181,7 +181,7 @@ def test_a_change_that_may_be_lost_closes_the_connection_and_rejects_later_ones(
 
 def test_an_immediate_fsync_failure_closes_the_connection(durability: Durability) -> None:
     durability.disk.failing = {"sync"}
-    with pytest.raises(Unanswerable, match="what was changed may be lost"):
+    with pytest.raises(UnanswerableRequest, match="what was changed may be lost"):
         durability.harness.request(CHANGES["create"])
 
 

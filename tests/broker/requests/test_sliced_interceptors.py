@@ -45,7 +45,7 @@ class Sliced:
             self.soon.pop(0)()
 
     def replace_state(self) -> None:
-        self.slicer.drop_queued_work()
+        self.slicer.drop_queued_operations()
         self.connection.rerun_delayed_request()
         self.turns_until(lambda: not self.soon)
         self.client.outlet.run_soon()

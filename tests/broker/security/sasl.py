@@ -10,7 +10,7 @@ from typing import Any
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.authenticator import Authenticator, SaslListener
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.security.logins import Judge
+from minibroker.broker.security.logins import LoginJudge
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -41,7 +41,7 @@ def sasl_harness(directory: Path, **settings: str) -> Iterator[Harness]:
 class SaslClient(Client):
     """A client of a listener SASL_PLAINTEXT."""
 
-    def __init__(self, harness: Harness, client: Client, judges: Sequence[Judge] = ()) -> None:
+    def __init__(self, harness: Harness, client: Client, judges: Sequence[LoginJudge] = ()) -> None:
         self.__dict__.update(client.__dict__)
         self.connection._execute = self._execute
         self.clock = harness.clock
@@ -80,7 +80,7 @@ class SaslClient(Client):
         self.send_bytes(PREFIX.pack(len(token)) + token)
 
 
-def sasl_client(harness: Harness, *judges: Judge) -> SaslClient:
+def sasl_client(harness: Harness, *judges: LoginJudge) -> SaslClient:
     """A client that has to authenticate."""
     return SaslClient(harness, harness.client(), judges)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import UnanswerableRequest
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import Acl, PatternType, Permission
 from minibroker.broker.security.operations import (
@@ -264,7 +264,7 @@ def test_random_requests_of_a_restricted_user_stay_within_its_permissions(tmp_pa
                 continue  # the version has no way to say it
             try:
                 answer = harness.request(request, version, user="eve")
-            except Unanswerable:
+            except UnanswerableRequest:
                 continue
             if answer is not None and not isinstance(answer, Waiting):
                 answered += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.security.logins import Judge, Login, Verdict
+from minibroker.broker.security.logins import Login, LoginJudge, Verdict
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Harness
@@ -20,7 +20,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield made
 
 
-class Same(Judge):
+class Same(LoginJudge):
     """Decides the same of every login, and remembers them."""
 
     def __init__(self, verdict: Verdict, *, of_mechanisms: bool = False) -> None:

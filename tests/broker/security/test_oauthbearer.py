@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.security.exchanges import (
-    Authenticated,
+    AuthenticatedClient,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
@@ -47,10 +47,10 @@ def exchange(**options: str) -> Exchange:
     )
 
 
-def let_in(running: Exchange, first: bytes) -> Authenticated:
+def let_in(running: Exchange, first: bytes) -> AuthenticatedClient:
     with pytest.raises(StopIteration) as ended:
         running.send(first)
-    end: Authenticated = ended.value.value
+    end: AuthenticatedClient = ended.value.value
     return end
 
 
@@ -73,7 +73,7 @@ def refusal(running: Exchange, said: str) -> str:
     ],
 )
 def test_a_token_authenticates_until_it_expires(first: str) -> None:
-    assert let_in(exchange(), first.encode()) == Authenticated(b"", "alice", (NOW_S + 60) * 1000)
+    assert let_in(exchange(), first.encode()) == AuthenticatedClient(b"", "alice", (NOW_S + 60) * 1000)
 
 
 @for_each(

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, start_sasl_exchange
+from minibroker.broker.security.exchanges import AuthenticatedClient, AuthenticationFailed, start_sasl_exchange
 from minibroker.broker.security.mechanisms import exchange_plain_password, parse_plain_users
 from tests.cases import for_each
 
 USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
 
 
-def answer(token: bytes) -> Authenticated:
+def answer(token: bytes) -> AuthenticatedClient:
     """The end of the exchange that a client begins with this token."""
     with pytest.raises(StopIteration) as ended:
         start_sasl_exchange(exchange_plain_password(USERS)).send(token)
-    end: Authenticated = ended.value.value
+    end: AuthenticatedClient = ended.value.value
     return end
 
 
@@ -30,7 +30,7 @@ def answer(token: bytes) -> Authenticated:
     ],
 )
 def test_the_right_password_authenticates(token: bytes, name: str) -> None:
-    assert answer(token) == Authenticated(b"", name, None)
+    assert answer(token) == AuthenticatedClient(b"", name, None)
 
 
 @for_each(

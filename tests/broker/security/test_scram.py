@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.security.exchanges import (
-    Authenticated,
+    AuthenticatedClient,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
@@ -71,14 +71,14 @@ def exchange(
     return start_sasl_exchange(exchange_scram_proof(mechanism, Clients(known, tokens or {}), nonce))
 
 
-def finished(running: Exchange, token: bytes) -> Authenticated:
+def finished(running: Exchange, token: bytes) -> AuthenticatedClient:
     with pytest.raises(StopIteration) as ended:
         running.send(token)
-    end: Authenticated = ended.value.value
+    end: AuthenticatedClient = ended.value.value
     return end
 
 
-def run(running: Exchange, client: Exchange) -> Authenticated:
+def run(running: Exchange, client: Exchange) -> AuthenticatedClient:
     """Let our own client talk to the broker's exchange, to the end of both."""
     challenge = running.send(next(client))
     assert challenge is not None
@@ -97,7 +97,7 @@ def test_the_example_of_rfc_7677_is_reproduced() -> None:
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
     end = finished(running, proof)
-    assert end == Authenticated(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user", None)
+    assert end == AuthenticatedClient(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user", None)
 
 
 @for_each("mechanism", ScramMechanism)
@@ -215,7 +215,7 @@ def final_message(first: str, challenge: str, password: str) -> bytes:
     return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
 
-def logged_in(running: Exchange, first: str, password: str) -> Authenticated:
+def logged_in(running: Exchange, first: str, password: str) -> AuthenticatedClient:
     challenge = running.send(f"n,,{first}".encode())
     assert isinstance(challenge, bytes)
     return finished(running, final_message(first, challenge.decode(), password))

@@ -30,7 +30,7 @@ class Surroundings:
     def __init__(self, clock: ManualClock) -> None:
         self.now_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
-        self.run_detached = clock.run_detached
+        self.run_in_own_thread = clock.run_in_own_thread
 
 
 @cache

@@ -11,7 +11,7 @@ from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.share import dead_letters
 from minibroker.broker.share.dead_letters import DeadLetters
-from minibroker.broker.share.runs import GivenUp
+from minibroker.broker.share.runs import GivenUpRecords
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
@@ -121,7 +121,7 @@ def test_records_archived_out_of_order_are_copied(harness: Harness) -> None:
     for value in ("a", "b"):
         harness.produce(TOPIC, value)
     source = harness.partition(TOPIC)
-    given_up = [GivenUp(1, 1, 2, is_rejected=False), GivenUp(0, 0, 1, is_rejected=True)]
+    given_up = [GivenUpRecords(1, 1, 2, is_rejected=False), GivenUpRecords(0, 0, 1, is_rejected=True)]
     harness.cluster.shares.dead_letters.write_dead_letters(member.group, source, given_up, lambda: None)
     assert [letter.value for letter in letters(harness)] == [b"a", b"b"]
 
@@ -197,7 +197,7 @@ def test_dead_letters_go_to_the_partition_of_the_same_index_modulo_the_count(har
     with_queue(harness)
     harness.create_topic("other", 5)
     source = harness.partition("other", 4)
-    given_up = GivenUp(7, 7, 1, is_rejected=False)
+    given_up = GivenUpRecords(7, 7, 1, is_rejected=False)
     harness.cluster.shares.dead_letters.write_dead_letters(member.group, source, [given_up], lambda: None)
     assert [offsets(letters(harness, partition=index)) for index in range(3)] == [[], [7], []]
 

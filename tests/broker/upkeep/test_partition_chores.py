@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.clock import SLICE_MS
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.upkeep.partition_chores import run_on_each_partition
+from minibroker.broker.upkeep.partition_chores import run_chore_on_each_partition
 from tests.broker.harness import Harness
 
 
@@ -28,7 +28,7 @@ def test_chores_of_many_partitions_run_in_slices(harness: Harness) -> None:
         done.append(partition.index)
         harness.clock.advance(SLICE_MS / 2)
 
-    run_on_each_partition(harness.cluster, chore, lambda: ended.append(True))
+    run_chore_on_each_partition(harness.cluster, chore, lambda: ended.append(True))
     assert done == [0, 1]
     assert not ended
     harness.clock.advance(10)
@@ -40,5 +40,5 @@ def test_closed_logs_are_skipped(harness: Harness) -> None:
     harness.create_topic("t", partitions=3)
     harness.partition("t", 1).log.close_without_flush()
     done: list[int] = []
-    run_on_each_partition(harness.cluster, lambda partition: done.append(partition.index), lambda: None)
+    run_chore_on_each_partition(harness.cluster, lambda partition: done.append(partition.index), lambda: None)
     assert done == [0, 2]

@@ -8,13 +8,13 @@ import click
 import pytest
 
 from minibroker.cli.consume.consume_lines import make_formatter, make_json_formatter, make_line_formatter, parse_format
-from minibroker.client.record_fetching import FoundRecord
+from minibroker.client.record_fetching import FetchedRecord
 from minibroker.protocol.records.record import Header, Record
 from tests.cases import for_each
 
 HEADERS = (Header("h", b"1"), Header("empty", None))
-FOUND = FoundRecord(("orders", 2), Record(7, 1_769_857_200_500, b"k", b"v\xff\x1b", HEADERS))
-NULLS = FoundRecord(("orders", 2), Record(8, -1, None, None, ()))
+FOUND = FetchedRecord(("orders", 2), Record(7, 1_769_857_200_500, b"k", b"v\xff\x1b", HEADERS))
+NULLS = FetchedRecord(("orders", 2), Record(8, -1, None, None, ()))
 
 
 @for_each(

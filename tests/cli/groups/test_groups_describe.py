@@ -64,7 +64,7 @@ def test_an_unknown_group_is_reported_in_one_line_with_status_1(run_client: Run)
 
 def test_a_group_of_another_protocol_type_shows_no_partitions(run_client: Run, broker: RunningBroker) -> None:
     with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers}, "worker")) as client:
-        node = client.coordinator("group", "connectors")
+        node = client.find_coordinator("group", "connectors")
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="sessioned", metadata=b"worker")
         join = JoinGroupRequest(
             group_id="connectors",

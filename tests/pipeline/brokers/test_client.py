@@ -43,7 +43,7 @@ def test_partitions_are_found_by_name_or_all(client: Client) -> None:
 
 
 def test_internal_topics_are_found_only_by_name(client: Client) -> None:
-    client.coordinator("group", "a-group")
+    client.find_coordinator("group", "a-group")
     assert "__consumer_offsets" not in {partition.topic for partition in client.partitions()}
     assert client.partitions(["__consumer_offsets"])
 
@@ -55,20 +55,20 @@ def test_an_unknown_topic_is_reported_and_not_created(client: Client) -> None:
 
 
 def test_each_partition_has_a_leader_among_the_nodes(client: Client) -> None:
-    leaders = {client.leader(partition).node_id for partition in client.partitions(["apples"])}
+    leaders = {client.find_leader(partition).node_id for partition in client.partitions(["apples"])}
     assert leaders == {1, 2}
     with pytest.raises(ClientError, match="apples-7 does not exist"):
-        client.leader(TopicPartition("apples", 7))
+        client.find_leader(TopicPartition("apples", 7))
 
 
 def test_groups_and_transactions_have_a_coordinator(client: Client) -> None:
-    assert client.coordinator("group", "a-group") in (1, 2)
-    assert client.coordinator("transaction", "an-id") in (1, 2)
+    assert client.find_coordinator("group", "a-group") in (1, 2)
+    assert client.find_coordinator("transaction", "an-id") in (1, 2)
 
 
 def test_a_request_reaches_the_node_that_it_names(client: Client) -> None:
     for partition in client.partitions(["apples"]):
-        node_id = client.leader(partition).node_id
+        node_id = client.find_leader(partition).node_id
         assert client.request(DescribeClusterRequest(), node_id).brokers
         assert client.address(node_id) in client.bootstrap_servers
 

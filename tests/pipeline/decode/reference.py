@@ -12,7 +12,11 @@ from minibroker.pipeline.log_source import Mode, OffsetRange, ReadRequest, Topic
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.record import Record
 
 PARTITION = TopicPartition("t", 3)
@@ -62,13 +66,13 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
 def expected(data: bytes, offsets: OffsetRange = EVERYTHING, mode: Mode = "FAILFAST") -> list[Row]:
     """The rows that there must be, if batches can be found in `data`. Raises `KafkaError` for damage in FAILFAST."""
     rows: list[Row] = []
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         batch = data[position : position + header.size_bytes]
         try:
             check_batch_or_message(batch)
             if header.is_control:
                 continue
-            found = [row_of(header, record) for record in iterate_records_in(batch)]
+            found = [row_of(header, record) for record in iterate_records_in_any_format(batch)]
         except KafkaError:
             if mode == "FAILFAST":
                 raise

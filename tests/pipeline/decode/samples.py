@@ -12,7 +12,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import T, records, similar_records
@@ -65,7 +65,7 @@ def logs(draw: st.DrawFn, max_batches: int = 6) -> bytes:
     for _ in range(draw(st.integers(0, max_batches))):
         batch = renumbered(draw(records(max_size=8)), offset, draw(st.sampled_from((1, 1, 3))))
         written = draw(st.sampled_from(WRITERS))(batch, draw)
-        *_, (_, last) = iterate_batches_in(written)
+        *_, (_, last) = iterate_batches_in_any_format(written)
         data, offset = data + written, last.next_offset + draw(st.integers(0, 3))
     return data
 

@@ -11,7 +11,7 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.pipeline.decode.reference import PARTITION, Row, batch_rows, micros
@@ -51,7 +51,7 @@ def row_of(header: BatchHeader, position: int) -> Row:
 @given(data=logs(), start=st.integers(0, 1000))
 def test_each_batch_is_one_row(data: bytes, start: int) -> None:
     rows = batch_rows(data, position=start)
-    assert rows == [row_of(header, start + position) for position, header in iterate_batches_in(data)]
+    assert rows == [row_of(header, start + position) for position, header in iterate_batches_in_any_format(data)]
 
 
 def test_batches_of_a_broker_have_no_segments() -> None:
@@ -68,7 +68,7 @@ def test_checksums_are_verified_on_request(data: bytes, at: int) -> None:
     try:
         wanted = [
             is_sound(changed[position : position + header.size_bytes])
-            for position, header in iterate_batches_in(changed)
+            for position, header in iterate_batches_in_any_format(changed)
         ]
     except CorruptBatch:
         return  # no batches can be found

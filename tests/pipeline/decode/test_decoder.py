@@ -13,7 +13,7 @@ from minibroker.pipeline.schemas import RECORDS, choose_columns
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, read_header
 from minibroker.protocol.records.building import build_batch, encode_record
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.message import encode_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
@@ -56,7 +56,7 @@ class TestAgainstTheBrokersCodec:
         data=logs(), ends=st.tuples(st.integers(-2, 40), st.integers(0, 20)), columns=st.sampled_from(COLUMN_CHOICES)
     )
     def test_a_range_of_offsets_is_decoded(self, data: bytes, ends: tuple[int, int], columns: tuple[str, ...]) -> None:
-        first = next((header.base_offset for _, header in iterate_batches_in(data)), 0)
+        first = next((header.base_offset for _, header in iterate_batches_in_any_format(data)), 0)
         offsets = OffsetRange(PARTITION, first + ends[0], first + sum(ends))
         assert decoded(data, columns=columns, offsets=offsets) == of(columns, expected(data, offsets))
 
@@ -64,7 +64,7 @@ class TestAgainstTheBrokersCodec:
     def test_data_may_arrive_in_pieces_that_are_overwritten_later(
         self, data: bytes, cuts: list[int], chunk_bytes: int
     ) -> None:
-        positions = [position for position, _ in iterate_batches_in(data)]
+        positions = [position for position, _ in iterate_batches_in_any_format(data)]
         bounds = sorted({0, len(data), *(positions[cut] for cut in cuts if cut < len(positions))})
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING, None, chunk_bytes)
         found = []
@@ -89,7 +89,7 @@ class TestWhatClientsWrote:
     @for_each("name", OLD)
     def test_format_0_and_1_messages_of_clients_are_decoded(self, name: str) -> None:
         data = bytearray(OLD[name])
-        messages = [position for position, _ in iterate_batches_in(bytes(data))]
+        messages = [position for position, _ in iterate_batches_in_any_format(bytes(data))]
         if len(messages) > 1:  # as the broker does
             for offset, position in enumerate(messages):
                 set_message_offset(data, position, offset)

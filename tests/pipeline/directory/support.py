@@ -15,8 +15,8 @@ from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in, read_header_at
-from minibroker.protocol.records.formats import iterate_batches_in as batch_places
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in_any_format, read_header_at
+from minibroker.protocol.records.formats import iterate_batches_in_any_format as batch_places
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
@@ -71,7 +71,11 @@ def _headers(data: bytearray) -> Iterator[BatchHeader]:
     """Yield headers as validation gives them: that of a wrapper counts what is in it."""
     for one in batches_in(bytes(data)):
         header = check_batch_or_message(one)
-        yield header if header.magic == 2 else header._replace(last_offset_delta=len(list(iterate_records_in(one))) - 1)
+        yield (
+            header
+            if header.magic == 2
+            else header._replace(last_offset_delta=len(list(iterate_records_in_any_format(one))) - 1)
+        )
 
 
 def fill(log: Log, count: int = 40, **options: Any) -> None:
@@ -145,7 +149,7 @@ def written(directory: Path | str) -> list[Row]:
         for path in sorted(Path(directory).glob("*.log"))
         for data in batches_in(path.read_bytes())
         if not read_header_at(data).is_control
-        for record in iterate_records_in(data)
+        for record in iterate_records_in_any_format(data)
     ]
 
 

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import CorruptData, DataLoss, ReadRequest
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from tests.pipeline.directory.support import (
     ORDERS,
     SMALL,
@@ -65,7 +65,7 @@ def test_valid_batches_are_read_whatever_lies_between_them(
         places = [
             (path, position, header.size_bytes, header)
             for path in sorted(directory.glob("*/*.log"))
-            for position, header in iterate_batches_in(path.read_bytes())
+            for position, header in iterate_batches_in_any_format(path.read_bytes())
         ]
         hit = set()
         for which, where, data in changes:

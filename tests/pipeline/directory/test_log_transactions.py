@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange, ReadRequest
-from minibroker.protocol.records.formats import iterate_records_in, read_header_at
+from minibroker.protocol.records.formats import iterate_records_in_any_format, read_header_at
 from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, format_offset_checkpoint
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -68,7 +68,7 @@ def visible(log: Log, directory: Path) -> list[int]:
                 for each in aborted
             )
             if not header.is_control and not is_aborted:
-                found += [record.offset for record in iterate_records_in(data)]
+                found += [record.offset for record in iterate_records_in_any_format(data)]
     return [offset for offset in found if offset < log.last_stable_offset]
 
 

@@ -13,7 +13,11 @@ from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIM
 from minibroker.protocol.records.building import assemble_batch, build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
@@ -69,7 +73,7 @@ def add_old(log: Log, records: list[Record], magic: int, codec: int = 0, timesta
     start = log.log_end_offset
     moved = [record._replace(offset=start + index, headers=()) for index, record in enumerate(records)]
     data = build_message_set(moved, magic, compression=codec, timestamp_type=timestamp_type)
-    headers = [header for _, header in iterate_batches_in(data)]
+    headers = [header for _, header in iterate_batches_in_any_format(data)]
     log.append(data, [each._replace(last_offset_delta=len(records) - 1) for each in headers] if codec else headers, -1)
 
 
@@ -175,7 +179,7 @@ def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches of a log, from all its segments; each is sound."""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             check_batch_or_message(data, position)
             yield header, data[position : position + header.size_bytes]
 
@@ -186,7 +190,7 @@ def seen(directory: Path) -> list[Seen]:
         Seen(record, header.timestamp_type if header.magic else 0)
         for header, data in batches_of(directory)
         if not header.is_control
-        for record in iterate_records_in(data)
+        for record in iterate_records_in_any_format(data)
     ]
 
 
@@ -205,7 +209,7 @@ def produced(directory: Path) -> list[Produced]:
         )
         for header, data in batches_of(directory)
         if not header.is_control and header.magic == 2
-        for record in iterate_records_in(data)
+        for record in iterate_records_in_any_format(data)
     ]
 
 

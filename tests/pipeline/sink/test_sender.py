@@ -43,10 +43,10 @@ class ScriptedClient:
         self.versions: list[int | None] = []
         self.refreshed = 0
 
-    def leader(self, partition: TopicPartition) -> PartitionLeader:
+    def find_leader(self, partition: TopicPartition) -> PartitionLeader:
         return PartitionLeader(1, 0)
 
-    def refresh(self) -> None:
+    def forget_leaders_and_coordinators(self) -> None:
         self.refreshed += 1
 
     def send(self, request: Any, node_id: int, *, lowest: int, highest: int) -> dict[TopicPartition, bytes]:

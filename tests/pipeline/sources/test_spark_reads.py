@@ -12,7 +12,7 @@ from minibroker.cli.pipeline.pipeline_shared import find_reason_in_spark_error
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import iterate_records_in, read_header_at
+from minibroker.protocol.records.formats import iterate_records_in_any_format, read_header_at
 from minibroker.protocol.records.record import Record
 from tests.pipeline.directory.support import (
     append,
@@ -200,7 +200,7 @@ def test_vanished_files_fail_a_query_unless_data_loss_is_allowed(spark: SparkSes
     first = filled(tmp_path, 30) / f"{0:020}.log"
     strict, lenient = (load(spark, tmp_path, failOnDataLoss=fail) for fail in ("true", "false"))
     assert (strict.count(), lenient.count()) == (90, 90)
-    gone = [record.offset for data in batches_in(first.read_bytes()) for record in iterate_records_in(data)]
+    gone = [record.offset for data in batches_in(first.read_bytes()) for record in iterate_records_in_any_format(data)]
     first.unlink()
     assert str(first) in failure(strict)
     assert lenient.count() == 90 - len(gone)

@@ -21,7 +21,7 @@ from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.protocol.records.batch import BatchHeader, check_batch, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_transaction_marker
-from minibroker.protocol.records.formats import iterate_batches_in
+from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -141,7 +141,9 @@ class Place:
 def places(directory: Path) -> list[Place]:
     """All batches of a log."""
     return [
-        Place(file, *each) for file in sorted(directory.glob("*.log")) for each in iterate_batches_in(file.read_bytes())
+        Place(file, *each)
+        for file in sorted(directory.glob("*.log"))
+        for each in iterate_batches_in_any_format(file.read_bytes())
     ]
 
 

@@ -12,7 +12,11 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.conversion import build_records_in_format, down_convert_batch_in_steps
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import run_all_steps
@@ -30,9 +34,9 @@ def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: 
 def records_of_data(data: bytes | bytearray) -> list[Record]:
     """All records of some batches, each of which must be sound."""
     found = []
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         assert check_batch_or_message(data, position) == header
-        found += iterate_records_in(data, position)
+        found += iterate_records_in_any_format(data, position)
     return found
 
 
@@ -59,11 +63,13 @@ def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: 
     source, target = formats
     data = build_records_in_format(records, source, compression=codec)
     converted = bytearray()
-    for position, header in iterate_batches_in(data):
+    for position, header in iterate_batches_in_any_format(data):
         converted += down_converted(data[position : position + header.size_bytes], header, target)
     assert records_of_data(converted) == bare(records, target)
-    assert {(header.magic, header.compression) for _, header in iterate_batches_in(converted)} == {(target, codec)}
-    assert max(header.last_offset for _, header in iterate_batches_in(converted)) == records[-1].offset
+    assert {(header.magic, header.compression) for _, header in iterate_batches_in_any_format(converted)} == {
+        (target, codec)
+    }
+    assert max(header.last_offset for _, header in iterate_batches_in_any_format(converted)) == records[-1].offset
 
 
 @given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
@@ -112,7 +118,7 @@ def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
     data = build_records_in_format(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
-    assert {header.timestamp_type for _, header in iterate_batches_in(converted)} == {LOG_APPEND_TIME}
+    assert {header.timestamp_type for _, header in iterate_batches_in_any_format(converted)} == {LOG_APPEND_TIME}
     assert records_of_data(converted) == stamped
 
 

@@ -15,7 +15,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.elision import elide_attributes, restore_attributes_in_steps
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
@@ -95,7 +95,7 @@ def test_recompressing_restores_the_attributes() -> None:
     data = elided_batch(build_batch(SMALL))
     found = recompress(data, Compression.GZIP)
     assert check_batch(found).attributes == Compression.GZIP
-    assert list(iterate_records_in(found)) == SMALL
+    assert list(iterate_records_in_any_format(found)) == SMALL
 
 
 @for_each("seed", range(40))

@@ -13,8 +13,8 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import (
     check_batch_or_message,
     is_old_format,
-    iterate_batches_in,
-    iterate_records_in,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
     read_header_at,
 )
 from minibroker.protocol.records.message_set import build_message_set
@@ -36,7 +36,7 @@ def mixed() -> bytes:
 
 
 def test_batches_of_all_formats_are_iterated() -> None:
-    found = list(iterate_batches_in(mixed()))
+    found = list(iterate_batches_in_any_format(mixed()))
     assert [(header.magic, header.last_offset) for _, header in found] == [
         (0, 0),
         (0, 1),
@@ -51,15 +51,19 @@ def test_batches_of_all_formats_are_iterated() -> None:
 
 
 def test_records_of_all_formats_are_decoded_alike() -> None:
-    found = [record for position, _ in iterate_batches_in(mixed()) for record in iterate_records_in(mixed(), position)]
+    found = [
+        record
+        for position, _ in iterate_batches_in_any_format(mixed())
+        for record in iterate_records_in_any_format(mixed(), position)
+    ]
     assert [record.offset for record in found] == list(range(9))
     assert [record.value for record in found] == [record.value for record in RECORDS]
 
 
 @for_each("cut", range(1, 61))
 def test_a_truncated_last_batch_is_not_returned(cut: int) -> None:
-    whole = list(iterate_batches_in(mixed()))
-    assert list(iterate_batches_in(mixed()[:-cut])) == whole[:-1]
+    whole = list(iterate_batches_in_any_format(mixed()))
+    assert list(iterate_batches_in_any_format(mixed()[:-cut])) == whole[:-1]
 
 
 @pytest.mark.parametrize("magic", [3, 77, 255])
@@ -67,7 +71,7 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
     data = bytearray(mixed())
     data[16] = magic
     with pytest.raises(CorruptBatch, match="magic"):
-        list(iterate_batches_in(data))
+        list(iterate_batches_in_any_format(data))
     with pytest.raises(CorruptBatch):
         check_batch_or_message(data)
 
@@ -77,7 +81,7 @@ def test_an_invalid_length_is_corrupt(magic: int) -> None:
     data = bytearray(build_batch(RECORDS) if magic == 2 else build_message_set(RECORDS, magic))
     data[8:12] = (13).to_bytes(4, "big")
     with pytest.raises(CorruptBatch):
-        list(iterate_batches_in(data))
+        list(iterate_batches_in_any_format(data))
 
 
 def test_a_batch_of_format_2_is_verified() -> None:
@@ -91,7 +95,7 @@ def test_a_batch_of_format_2_is_verified() -> None:
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_iterated_or_rejected(data: bytes) -> None:
     try:
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             assert position + header.size_bytes <= len(data)
     except CorruptBatch:
         pass

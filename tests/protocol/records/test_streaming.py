@@ -16,7 +16,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, cut_into_pieces
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.elision import elide_attributes
-from minibroker.protocol.records.formats import iterate_records_in
+from minibroker.protocol.records.formats import iterate_records_in_any_format
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import add_to_timestamps, renumber_records, restore_attributes_of_chunks
 from minibroker.protocol.records.slicing import iterate_record_slices
@@ -53,7 +53,7 @@ def test_streamed_records_equal_those_of_the_reader(
     data = bytes(build_records_in_format(sent, magic, compression=codec))
     if magic < 2 and not codec:
         data = data[: read_header_size(data)]
-    expected = [record._replace(headers=()) for record in iterate_records_in(data)]
+    expected = [record._replace(headers=()) for record in iterate_records_in_any_format(data)]
     assert there(stream_records(data)) == expected
     found = there(stream_records(data, with_values=False))
     assert [record[:2] for record in found] == [record[:2] for record in expected]

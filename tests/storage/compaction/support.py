@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in_any_format
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import CleaningThrottle, LogCleaning
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
@@ -73,7 +73,7 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
 
 def log_records(log: Log) -> list[Record]:
     """All records in the log."""
-    return [record for data in read_batches(log) for record in iterate_records_in(data)]
+    return [record for data in read_batches(log) for record in iterate_records_in_any_format(data)]
 
 
 def log_headers(log: Log) -> list[BatchHeader]:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from minibroker.storage.compaction.cleaning import make_cleaning_plan
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
-from minibroker.storage.compaction.foreseeing import ForeseenRemovals, foresee_removed_records
+from minibroker.storage.compaction.foreseeing import PredictedRemovals, predict_removed_records
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import LIMITS, SETTINGS, clean, contents, fill, pairs
 from tests.storage.support import NOW_MS, open_at
 
 
-def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[ForeseenRemovals]:
+def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[PredictedRemovals]:
     plan = make_cleaning_plan(log, measure_dirtiness(log, NOW_MS), LIMITS, NOW_MS)
-    return list(foresee_removed_records(plan, log.segments[segment].path, most_offsets))
+    return list(predict_removed_records(plan, log.segments[segment].path, most_offsets))
 
 
 def test_the_foreseen_removals_equal_those_of_a_cleaning(tmp_path: Path) -> None:

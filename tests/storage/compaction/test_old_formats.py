@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.conversion import build_records_in_format
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    iterate_batches_in_any_format,
+    iterate_records_in_any_format,
+)
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages, iterate_messages_in
 from minibroker.protocol.records.record import Record
@@ -45,7 +49,7 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
 def stored(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
     for segment in log.segments:
         data = segment.file.read(0, segment.size_bytes)
-        for position, header in iterate_batches_in(data):
+        for position, header in iterate_batches_in_any_format(data):
             batch = data[position : position + header.size_bytes]
             assert check_batch_or_message(batch) == header
             yield header, batch
@@ -55,7 +59,7 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
     return [
         (record.offset, record.key and record.key.decode(), record.value and record.value.decode())
         for _, batch in stored(log)
-        for record in iterate_records_in(batch)
+        for record in iterate_records_in_any_format(batch)
     ]
 
 
@@ -71,7 +75,7 @@ def test_the_latest_value_of_each_key_is_kept_at_its_offset(tmp_path: Path, magi
     for offset in range(7):
         region = log.read(offset, 1)
         assert region is not None
-        assert max(header.last_offset for _, header in iterate_batches_in(region.read())) >= offset
+        assert max(header.last_offset for _, header in iterate_batches_in_any_format(region.read())) >= offset
     log.close()
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [
         (2, "a", "2"),
@@ -90,7 +94,7 @@ def test_offsets_in_a_wrapper_keep_their_gaps(tmp_path: Path) -> None:
     wrapper, _ = read_message(first)
     assert wrapper.offset == 3
     assert [message.offset for message in iterate_messages_in(wrapper, decompress_inner_messages(wrapper))] == [0, 2]
-    assert [record.offset for record in iterate_records_in(first)] == [1, 3]
+    assert [record.offset for record in iterate_records_in_any_format(first)] == [1, 3]
 
 
 def test_a_batch_that_is_kept_completely_is_unchanged(tmp_path: Path) -> None:

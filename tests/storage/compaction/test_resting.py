@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from minibroker.operating_system import find_thread_clock
-from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, ThreadRests, iterate_records_with_rests
+from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, ThreadPauses, iterate_records_with_pauses
 
 
 class Stage:
@@ -18,7 +18,7 @@ class Stage:
         self.now_s = 100.0
         self.loop_s = 7.0
         self.slept: list[float] = []
-        self.rests = ThreadRests(lambda: self.loop_s, lambda: self.now_s, self._sleep)
+        self.rests = ThreadPauses(lambda: self.loop_s, lambda: self.now_s, self._sleep)
         self.rests.sleep_if_due()
 
     def _sleep(self, seconds: float) -> None:
@@ -53,7 +53,7 @@ def test_a_cleaning_thread_does_not_rest_beside_an_idle_event_loop() -> None:
 @pytest.mark.parametrize(("count", "rests"), [(0, 0), (1, 1), (64, 1), (65, 2), (200, 4)])
 def test_a_cleaning_thread_may_rest_before_every_64_records(count: int, rests: int) -> None:
     looked: list[None] = []
-    assert list(iterate_records_with_rests(iter(range(count)), lambda: looked.append(None))) == list(range(count))
+    assert list(iterate_records_with_pauses(iter(range(count)), lambda: looked.append(None))) == list(range(count))
     assert len(looked) == rests
 
 
@@ -61,7 +61,7 @@ def test_a_cleaning_thread_continues_when_the_event_loop_has_ended() -> None:
     def gone() -> float:
         raise OSError("there is no such thread")
 
-    ThreadRests(gone, lambda: 100.0).sleep_if_due()
+    ThreadPauses(gone, lambda: 100.0).sleep_if_due()
 
 
 def test_the_cpu_clock_of_a_thread_counts_only_its_own_work() -> None:

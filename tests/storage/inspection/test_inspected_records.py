@@ -15,7 +15,7 @@ from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
-from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_records_in
+from minibroker.storage.inspection.inspected_records import FoundRecord, iterate_inspected_records
 from minibroker.storage.inspection.log_inspection import DamagedBytes, InspectionNote
 from tests.storage.support import NOW_MS, batch, records
 
@@ -31,7 +31,7 @@ def written(directory: Path, data: bytes) -> tuple[File, FoundBatch]:
 
 
 def found_in(directory: Path, data: bytes) -> list[FoundRecord | InspectionNote | DamagedBytes]:
-    return list(iterate_records_in(*written(directory, data)))
+    return list(iterate_inspected_records(*written(directory, data)))
 
 
 def test_records_are_shown_with_their_positions_in_the_file(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
 
 
 def test_records_of_a_batch_too_large_for_memory_are_only_mentioned(tmp_path: Path) -> None:
-    (note,) = iterate_records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
+    (note,) = iterate_inspected_records(*written(tmp_path, batch(5, value=bytes(50))), 100)
     assert isinstance(note, InspectionNote)
     assert note.text.endswith("are not shown: 100 is the most")
 
@@ -129,6 +129,6 @@ def test_records_too_large_to_be_shown_are_not_damage(tmp_path: Path, codec: Com
 def test_a_caller_may_limit_the_size_of_shown_records(tmp_path: Path) -> None:
     data = batch(2, value=b"x" * 1000, compression=Compression.ZSTD)
     file, found = written(tmp_path, data)
-    (note,) = iterate_records_in(file, found, 1000)
+    (note,) = iterate_inspected_records(file, found, 1000)
     assert isinstance(note, InspectionNote) and note.text.endswith("they decompress to more than 1000 bytes")
-    assert len(list(iterate_records_in(file, found, 3000))) == 2
+    assert len(list(iterate_inspected_records(file, found, 3000))) == 2

@@ -128,7 +128,7 @@ def test_sequences_of_different_producers_are_independent() -> None:
 
 def test_an_inactive_producer_expires() -> None:
     states = states_after(header(0, 1), header(0, 1, producer=8, timestamp=NOW_MS + 10))
-    states.remove_expired_producers(NOW_MS + 10, after_ms=10)
+    states.remove_expired_producers(NOW_MS + 10, expiration_ms=10)
     assert [producer for producer, _ in states.iterate_entries()] == [8]
     assert states.check_epoch_and_sequence(header(77)) is None
 
@@ -149,7 +149,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     states = states_after(transactional(0, 5), transactional(5, 1))
     ((_, entry),) = states.iterate_entries()
     assert entry.transaction_first_offset == 100
-    states.remove_expired_producers(NOW_MS * 2, after_ms=1)
+    states.remove_expired_producers(NOW_MS * 2, expiration_ms=1)
     assert len(states) == 1
     assert end(states, 106) is None
     assert (entry.transaction_first_offset, entry.coordinator_epoch) == (-1, 3)

@@ -7,7 +7,7 @@ import pytest
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in_any_format
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
@@ -28,7 +28,7 @@ def test_only_the_first_batch_has_a_wrong_checksum() -> None:
 
 def test_a_batch_length_is_corrupted() -> None:
     with pytest.raises(CorruptBatch):
-        list(iterate_batches_in(corrupt_first_batch(BATCH, "length")))
+        list(iterate_batches_in_any_format(corrupt_first_batch(BATCH, "length")))
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -45,7 +45,9 @@ def test_a_response_is_truncated_within_a_batch() -> None:
 
 
 def test_the_offsets_fault_sends_a_batch_with_decreasing_offsets() -> None:
-    offsets = [header.base_offset for _, header in iterate_batches_in(corrupt_first_batch(BATCH + NEXT, "offsets"))]
+    offsets = [
+        header.base_offset for _, header in iterate_batches_in_any_format(corrupt_first_batch(BATCH + NEXT, "offsets"))
+    ]
     assert offsets == [1_000_005, 5, 8]
     assert read_header(corrupt_first_batch(BATCH, "offsets")).base_offset == 1_000_005
 

@@ -39,7 +39,7 @@ def connects(config: dict[str, Any]) -> bool:
     """Whether our own client logs in with the settings of Java's."""
     try:
         with Client(ClientSettings({**LIMITS, **config}, "test")) as client:
-            return bool(client.metadata([]).brokers)
+            return bool(client.fetch_metadata([]).brokers)
     except ClientError:
         return False
 
@@ -64,7 +64,7 @@ def test_the_token_owners_permissions_apply(broker: Broker) -> None:
     for user, code in (("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("bob", ErrorCode.NONE)):
         config = broker.client_config("java", token=broker.tokens.create(user))
         with Client(ClientSettings({**LIMITS, **config}, "test")) as client:
-            assert [topic.error_code for topic in client.metadata(["secret"]).topics] == [code]
+            assert [topic.error_code for topic in client.fetch_metadata(["secret"]).topics] == [code]
 
 
 def test_permissions_on_tokens_are_granted(broker: Broker) -> None:

@@ -278,7 +278,7 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicState.PREPARING_REBALANCE:
             raise self._make_rebalance_in_progress_error()
-        self.note_member_synced(member.member_id)
+        self.mark_member_synced(member.member_id)
         if self.state is ClassicState.STABLE:
             promise.resolve(self.make_sync_group_response(member))
             return

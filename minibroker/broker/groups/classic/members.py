@@ -94,7 +94,7 @@ class Member:
         """Return its metadata for a protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
-    def vote_for_protocol(self, candidates: set[str]) -> str | None:
+    def choose_preferred_protocol(self, candidates: set[str]) -> str | None:
         """Return the candidate that it prefers."""
         return next((each.name for each in self.protocols if each.name in candidates), None)
 
@@ -281,7 +281,9 @@ class Membership:
     def select_protocol(self) -> str | None:
         """Return the protocol with the most votes, of those that all members support; None without members."""
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
-        votes = Counter(filter(None, (member.vote_for_protocol(candidates) for member in self.members.values())))
+        votes = Counter(
+            filter(None, (member.choose_preferred_protocol(candidates) for member in self.members.values()))
+        )
         return votes.most_common(1)[0][0] if votes else None
 
     # --- answers ----------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ class RebalancingGroup(Membership, Group):
         """Return the answer to a SyncGroup, with the member's assignment."""
         return SyncGroupResponse(protocol_type=self.kind, protocol_name=self.protocol, assignment=member.assignment)
 
-    def note_member_synced(self, member_id: str) -> None:
+    def mark_member_synced(self, member_id: str) -> None:
         """Note that a member has asked for its assignment; after the last one, nobody is waited for."""
         self.unsynced.discard(member_id)
         if not self.unsynced:
@@ -248,10 +248,10 @@ class RebalancingGroup(Membership, Group):
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _start_phase_timer(self, timeout_ms: int, then: Callable[[], None]) -> None:
-        """Call `then` when the time for joining or syncing is up."""
+    def _start_phase_timer(self, timeout_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` when the time for joining or syncing is up."""
         self.cancel_phase_timer()
-        self._deadline = self.clock.call_later(timeout_ms, then)
+        self._deadline = self.clock.call_later(timeout_ms, callback)
 
     def cancel_phase_timer(self) -> None:
         """Wait for no request any more."""
@@ -310,14 +310,14 @@ class RebalancingGroup(Membership, Group):
         self.context.append_entries(self.group_id, [self.encode_group_metadata_entry(assignments)])
 
     def append_group_metadata_durably(
-        self, then: Callable[[KafkaError | None], None], assignments: Mapping[str, bytes] | None = None
+        self, callback: Callable[[KafkaError | None], None], assignments: Mapping[str, bytes] | None = None
     ) -> None:
-        """Append the record of the group, then call `then` once it is durable, or with the failure."""
+        """Append the record of the group, then call `callback` once it is durable, or with the failure."""
         try:
             self.append_group_metadata(assignments)
-            self.context.call_when_durable(self.group_id, then)
+            self.context.call_when_durable(self.group_id, callback)
         except KafkaError as error:
-            then(error)
+            callback(error)
 
     def restore_from_record(self, value: GroupMetadataValue) -> None:
         """Take over the state of a record: that at the last SyncGroup of a leader."""

@@ -70,7 +70,7 @@ class ConsumerGroup(ConsumerGroupState):
         static = self.find_static_member(request.group_instance_id)
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
         after = _apply_join_group(before, caller, request, subscription)
-        subscription_changed = update.record_member_and_note_changes(before, after)
+        subscription_changed = update.record_member_and_detect_changes(before, after)
         update.refresh_subscribed_topics(changed=subscription_changed)
         owned = classic_metadata.get_owned_partitions(subscription, self.context.cluster.image)
         if static is not None and migration.must_downgrade_without_members(self, {static.member_id}):

@@ -51,7 +51,7 @@ def handle_consumer_heartbeat(
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_or_make_member(update, request, member_id, owned)
     after = _apply_heartbeat(before, request, caller)
-    subscription_changed = update.record_member_and_note_changes(before, after)
+    subscription_changed = update.record_member_and_detect_changes(before, after)
     update.refresh_subscribed_topics(changed=update.has_subscription_changed(before, after))
     update.make_target_if_due()
     after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
@@ -168,7 +168,7 @@ def _read_owned_partitions(
 def _make_heartbeat_response(
     group: ConsumerGroup,
     request: ConsumerGroupHeartbeatRequest,
-    assigned_before: PartitionEpochs,
+    previously_assigned: PartitionEpochs,
     member: ConsumerMember,
 ) -> ConsumerGroupHeartbeatResponse:
     """Return the answer, with the assignment if it has changed, or the member joins, or the request is a full one."""
@@ -185,7 +185,7 @@ def _make_heartbeat_response(
     if (
         full
         or request.member_epoch == JOINING_EPOCH
-        or _group_partitions_by_topic(assigned_before) != _group_partitions_by_topic(member.assigned)
+        or _group_partitions_by_topic(previously_assigned) != _group_partitions_by_topic(member.assigned)
     ):
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=[

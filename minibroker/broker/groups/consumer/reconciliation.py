@@ -38,73 +38,73 @@ class ReconciliationState(NamedTuple):
         )
 
 
-def reconcile_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
+def reconcile_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
     """
-    if member.is_reconciled_to(circumstances.target_epoch) and not circumstances.subscription_changed:
+    if member.is_reconciled_to(reconciliation.target_epoch) and not reconciliation.subscription_changed:
         return member
-    return NEXT[member.state](member, circumstances)
+    return NEXT[member.state](member, reconciliation)
 
 
-def _reconcile_stable_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
-    if member.epoch != circumstances.target_epoch:
-        return _move_member_toward_target(member, circumstances)
-    return _revoke_unsubscribed_topics(member, circumstances)
+def _reconcile_stable_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    if member.epoch != reconciliation.target_epoch:
+        return _move_member_toward_target(member, reconciliation)
+    return _revoke_unsubscribed_topics(member, reconciliation)
 
 
-def _reconcile_revoking_member(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
-    if not circumstances.may_still_own(member.pending_revocation):
-        return _move_member_toward_target(member, circumstances)
-    return _revoke_unsubscribed_topics(member, circumstances) if circumstances.subscription_changed else member
+def _reconcile_revoking_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    if not reconciliation.may_still_own(member.pending_revocation):
+        return _move_member_toward_target(member, reconciliation)
+    return _revoke_unsubscribed_topics(member, reconciliation) if reconciliation.subscription_changed else member
 
 
-def _reconcile_member_in_unknown_state(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
-    if circumstances.owned is None or circumstances.owned:
+def _reconcile_member_in_unknown_state(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    if reconciliation.owned is None or reconciliation.owned:
         message = "The consumer group member is in a unknown state. "
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH, f"{message}The member must abandon all its partitions and rejoin."
         )
-    return _move_member_toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
+    return _move_member_toward_target(member._replace(epoch=reconciliation.target_epoch), reconciliation)
 
 
-def _revoke_unsubscribed_topics(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
+def _revoke_unsubscribed_topics(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
     """Revoke at once what the member no longer subscribes to; the target may only change later."""
     assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
     for topic_id, epochs in member.assigned.items():
-        if topic_id in circumstances.topic_ids:
+        if topic_id in reconciliation.topic_ids:
             assigned[topic_id] = epochs
         else:
             revoked.setdefault(topic_id, {}).update(epochs)
     if len(assigned) == len(member.assigned):
         return member
-    if circumstances.may_still_own(revoked):
+    if reconciliation.may_still_own(revoked):
         return member.with_epoch_and_assignment(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
     return member.with_epoch_and_assignment(member.epoch, member.state, assigned, member.pending_revocation)
 
 
-def _move_member_toward_target(member: ConsumerMember, circumstances: ReconciliationState) -> ConsumerMember:
+def _move_member_toward_target(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     unreleased = False
-    target_epoch, target = circumstances.target_epoch, circumstances.target
+    target_epoch, target = reconciliation.target_epoch, reconciliation.target
     for topic_id in [*member.assigned, *(each for each in target if each not in member.assigned)]:
-        wanted = target.get(topic_id, frozenset()) if topic_id in circumstances.topic_ids else frozenset()
+        wanted = target.get(topic_id, frozenset()) if topic_id in reconciliation.topic_ids else frozenset()
         has = member.assigned.get(topic_id, {})
         mine = kept[topic_id] = {each: epoch for each, epoch in has.items() if each in wanted}
         if len(mine) < len(has):
             revoked[topic_id] = {each: epoch for each, epoch in has.items() if each not in wanted}
-    if revoked and circumstances.may_still_own(revoked):
+    if revoked and reconciliation.may_still_own(revoked):
         return member.with_epoch_and_assignment(
             member.epoch, MemberState.UNREVOKED_PARTITIONS, _drop_empty_topics(kept), revoked
         )
     for topic_id, mine in kept.items():
-        if topic_id in circumstances.topic_ids:
+        if topic_id in reconciliation.topic_ids:
             for partition in sorted(target.get(topic_id, frozenset()) - mine.keys()):
                 # If it had to revoke the partition itself, nobody else has it.
                 own = partition in member.pending_revocation.get(topic_id, {})
-                if own or not circumstances.is_taken(topic_id, partition):
+                if own or not reconciliation.is_taken(topic_id, partition):
                     mine[partition] = target_epoch
                 else:
                     unreleased = True

@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import encode_changes
+from minibroker.broker.groups.group_entries import encode_group_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import NEVER, ReconcilingGroup
@@ -77,7 +77,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
     # --- its end --------------------------------------------------------------------------------
 
     def make_tombstones(self) -> list[Entry]:
-        return encode_changes(consumer_records.make_group_tombstones(self.group_id, self.members, self.patterns))
+        return encode_group_changes(consumer_records.make_group_tombstones(self.group_id, self.members, self.patterns))
 
     # --- look-up --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
@@ -70,7 +70,7 @@ class ConsumerGroupUpdate:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def record_member_and_note_changes(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+    def record_member_and_detect_changes(self, before: ConsumerMember, member: ConsumerMember) -> bool:
         """Record what a member says of itself; return whether its subscription differs from that of `before`.
 
         Raises KafkaError(INVALID_REGULAR_EXPRESSION).
@@ -255,7 +255,7 @@ def resolve_subscribed_patterns_soon(group: ConsumerGroupState) -> None:
         group.is_resolving = True
         cluster.clock.call_later(
             0,
-            lambda: run_chore_in_slices(
+            lambda: process_items_in_slices(
                 cluster.clock, _ignore_results, _resolve_subscribed_patterns(group), _ignore_results
             ),
         )

@@ -82,22 +82,22 @@ def _distribute_evenly(
 def _assign_partition_to_members(
     partition: TopicPartition,
     readers: set[str],
-    sharing: int,
-    unfilled: deque[str],
+    members_per_partition: int,
+    unfilled_members: deque[str],
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],
 ) -> None:
     """Give a partition to as many members as it needs, of those that have too few, in turn."""
     passed = 0
-    while len(readers) < sharing and passed < len(unfilled):
-        member_id = unfilled.popleft()
+    while len(readers) < members_per_partition and passed < len(unfilled_members):
+        member_id = unfilled_members.popleft()
         if member_id in readers:
             passed += 1
         else:
             readers.add(member_id)
             shares[member_id].add(partition)
         if len(shares[member_id]) < quotas[member_id]:
-            unfilled.append(member_id)
+            unfilled_members.append(member_id)
 
 
 def _compute_partition_quotas(members: Iterable[str], total: int) -> dict[str, int]:
@@ -111,13 +111,13 @@ def _revoke_partitions_above_quota(
     readers: Mapping[TopicPartition, set[str]],
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],
-    sharing: int,
+    members_per_partition: int,
 ) -> Steps[None]:
     """Take partitions that have too many members from some, first from members that have too many; then from these."""
     overfilled = {member_id for member_id, share in shares.items() if len(share) > quotas[member_id]}
     for portion in split_into_portions(list(readers.items())):
         for one, sharers in portion:
-            surplus = len(sharers) - sharing
+            surplus = len(sharers) - members_per_partition
             if surplus > 0:
                 for member_id in sorted(sharers, key=lambda each: (each not in overfilled, each))[:surplus]:
                     sharers.discard(member_id)

@@ -16,7 +16,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import GroupChange, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.heartbeats import make_fenced_epoch_error
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
@@ -324,7 +324,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- partitions whose state is kept ---------------------------------------------------------------
 
-    def forget_topic(self, topic_id: bytes) -> None:
+    def remove_topic(self, topic_id: bytes) -> None:
         """Record that the state of a topic's partitions is not kept any more. Raises KafkaError."""
         left = {key: value for key, value in self.initialized.items() if key != topic_id}
         if len(left) < len(self.initialized):
@@ -366,7 +366,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             messages.ShareGroupStatePartitionMetadataKey,
             messages.ShareGroupMetadataKey,
         )
-        return encode_changes(GroupChange(kind(group_id=self.group_id), None) for kind in kinds)
+        return encode_group_changes(GroupChange(kind(group_id=self.group_id), None) for kind in kinds)
 
     def restart_timers_after_load(self) -> None:
         for member_id in list(self.members):

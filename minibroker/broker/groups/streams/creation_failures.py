@@ -7,14 +7,14 @@ from minibroker.broker.clock import Clock
 MAXIMUM = 1000
 
 
-class CreationFailures:
+class TopicCreationFailures:
     """The failures by topic. The oldest make room for others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: dict[str, tuple[str, int]] = {}
 
-    def add(self, topic: str, failure: str, lifetime_ms: int) -> None:
+    def add_failure(self, topic: str, failure: str, lifetime_ms: int) -> None:
         """Keep the failure of a topic."""
         self._failures.pop(topic, None)
         if len(self._failures) >= MAXIMUM:

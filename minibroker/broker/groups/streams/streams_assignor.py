@@ -63,7 +63,7 @@ class _Quota:
         self._members = member_count
         self.value = -(-task_count // member_count)
 
-    def note_member_task_count(self, task_count: int) -> None:
+    def subtract_full_member(self, task_count: int) -> None:
         """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
         if task_count == self.value:
             self._members -= 1
@@ -91,7 +91,7 @@ class _Assignment:
 
     # --- who has state ----------------------------------------------------------------------------
 
-    def note_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
+    def collect_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
         """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
@@ -135,8 +135,8 @@ class _Assignment:
     def _add_active_task(self, member_id: str, task: TaskId) -> None:
         self.active[member_id].append(task)
         has = self._process_of[member_id].add_task_to_member(member_id, task)
-        self._active_quota.note_member_task_count(has)
-        self._quota.note_member_task_count(has)
+        self._active_quota.subtract_full_member(has)
+        self._quota.subtract_full_member(has)
 
     def _find_least_loaded_member(self, task: TaskId, *, without_task: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
@@ -213,7 +213,7 @@ class _Assignment:
 
     def _add_standby_task(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
-        self._quota.note_member_task_count(self._process_of[member_id].add_task_to_member(member_id, task))
+        self._quota.subtract_full_member(self._process_of[member_id].add_task_to_member(member_id, task))
 
 
 def assign_tasks(
@@ -228,7 +228,7 @@ def assign_tasks(
     every, kept = list(tasks), list(stateful_tasks) if standby_count else []
     members = dict(sorted(members.items()))
     assignment = _Assignment(members, every, kept, standby_count)
-    yield from assignment.note_previous_owners(members)
+    yield from assignment.collect_previous_owners(members)
     yield from assignment.assign_active_tasks(every)
     yield from assignment.assign_standby_tasks(kept)
     target: dict[str, Tasks] = {}

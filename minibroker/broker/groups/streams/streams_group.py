@@ -14,7 +14,7 @@ from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import GroupChange, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
@@ -101,7 +101,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- its end --------------------------------------------------------------------------------
 
     def make_tombstones(self) -> list[Entry]:
-        return encode_changes(streams_recording.make_group_tombstones(self.group_id, self.members))
+        return encode_group_changes(streams_recording.make_group_tombstones(self.group_id, self.members))
 
     def close_with_error(self, code: ErrorCode) -> None:
         super().close_with_error(code)
@@ -181,14 +181,14 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         else:
             self.timers.cancel_timers(member.member_id, TimerPurpose.REVOCATION)
 
-    def begin_initial_rebalance_delay(self, then: Callable[[], None]) -> None:
-        """Call `then` when the first members have had time to join, unless that time runs already or is 0."""
+    def begin_initial_rebalance_delay(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the first members have had time to join, unless that time runs already or is 0."""
         delay_ms = get_group_config(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms and self.initial_delay is None:
 
             def end_initial_delay() -> None:
                 self.initial_delay = None
-                then()
+                callback()
 
             self.initial_delay = self.clock.call_later(delay_ms, end_initial_delay)
 

@@ -23,7 +23,7 @@ from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
 from minibroker.broker.groups.streams.streams_updating import (
     StreamsGroupUpdate,
-    keep_leaving_static_member,
+    keep_assignment_of_leaving_static_member,
     make_target_assignments_soon,
 )
 from minibroker.broker.groups.streams.streams_validation import check_member_epoch, parse_owned_tasks
@@ -66,7 +66,7 @@ def handle_streams_heartbeat(
         update.check_room_for_member(request.member_id, request.instance_id)
     before = _find_or_make_member(update, request, owned)
     after = _apply_heartbeat(before, request, caller)
-    update.record_member_and_note_changes(before, after)
+    update.record_member_and_detect_changes(before, after)
     update.check_or_set_topology(request.topology, after)
     update.refresh_topology_topics(owned)
     update.remember_reported_task_offsets(request, version)
@@ -123,7 +123,7 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
         return
     member = group.get_member(request.member_id, request.instance_id)
     if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
-        keep_leaving_static_member(group, member, LEAVING_FOR_A_WHILE_EPOCH)
+        keep_assignment_of_leaving_static_member(group, member, LEAVING_FOR_A_WHILE_EPOCH)
     else:
         group.remove_members([member])
 

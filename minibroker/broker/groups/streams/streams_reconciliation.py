@@ -32,7 +32,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 IsTaken = Callable[[TaskId], bool]
 
 
-class TaskCircumstances(NamedTuple):
+class TaskReconciliationState(NamedTuple):
     """What a member's next step depends on.
 
     `owned` are the tasks that its heartbeat reports to run, None if it reports nothing. `is_active` says whether any
@@ -49,39 +49,41 @@ class TaskCircumstances(NamedTuple):
     is_warmup_here: IsTaken
     in_place: bool = False
 
-    def may_member_run_any(self, revoked_tasks: AssignedTasks) -> bool:
+    def may_member_run_any_of(self, revoked_tasks: AssignedTasks) -> bool:
         """Return whether the member may still run some of these: without a report it may run all."""
         return self.owned is None or self.owned.has_common_task(revoked_tasks)
 
     def must_wait_for_revocation(self, revoked_tasks: AssignedTasks) -> bool:
         """Return whether there is anything to give up, and the member may still run some of it."""
-        return not revoked_tasks.is_empty and self.may_member_run_any(revoked_tasks)
+        return not revoked_tasks.is_empty and self.may_member_run_any_of(revoked_tasks)
 
 
-def reconcile_member(member: StreamsMember, circumstances: TaskCircumstances) -> StreamsMember:
+def reconcile_member(member: StreamsMember, reconciliation: TaskReconciliationState) -> StreamsMember:
     """Return the member after its next step; itself if there is nothing to do.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
     """
-    if member.is_reconciled_to(circumstances.target_epoch):
+    if member.is_reconciled_to(reconciliation.target_epoch):
         return member
     if member.state is MemberState.UNREVOKED_TASKS:
-        if circumstances.may_member_run_any(member.pending_revocation):
+        if reconciliation.may_member_run_any_of(member.pending_revocation):
             return member
-        return _move_member_toward_target(member, circumstances, member.epoch + 1)
+        return _move_member_toward_target(member, reconciliation, member.epoch + 1)
     if member.state is MemberState.UNKNOWN:
-        if circumstances.owned is None or any(circumstances.owned):
+        if reconciliation.owned is None or any(reconciliation.owned):
             message = (
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
             )
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-        return _move_member_toward_target(member, circumstances, circumstances.target_epoch)
-    return _move_member_toward_target(member, circumstances, member.epoch)
+        return _move_member_toward_target(member, reconciliation, reconciliation.target_epoch)
+    return _move_member_toward_target(member, reconciliation, member.epoch)
 
 
-def _move_member_toward_target(member: StreamsMember, circumstances: TaskCircumstances, epoch: int) -> StreamsMember:
+def _move_member_toward_target(
+    member: StreamsMember, reconciliation: TaskReconciliationState, epoch: int
+) -> StreamsMember:
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
-    assigned, target = member.assigned, circumstances.target
+    assigned, target = member.assigned, reconciliation.target
     kept = AssignedTasks(
         _select_active_tasks(assigned.active, target.active, is_wanted=True),
         _intersect_tasks(assigned.standby, target.standby),
@@ -97,18 +99,18 @@ def _move_member_toward_target(member: StreamsMember, circumstances: TaskCircums
         _subtract_tasks(target.standby, kept.standby),
         _subtract_tasks(target.warmup, kept.warmup),
     )
-    given = _select_free_tasks(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
-    if circumstances.in_place:
+    given = _select_free_tasks(wanted, reconciliation, assigned if reconciliation.in_place else NOTHING_ASSIGNED)
+    if reconciliation.in_place:
         kept, revoked = _revoke_tasks_with_changed_role(assigned, given, kept, revoked)
-        kept, revoked = _revoke_tasks_becoming_active(assigned, given, kept, revoked, circumstances)
-    if circumstances.must_wait_for_revocation(revoked):
+        kept, revoked = _revoke_tasks_becoming_active(assigned, given, kept, revoked, reconciliation)
+    if reconciliation.must_wait_for_revocation(revoked):
         return member.with_epoch_and_assignment(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
     active = dict(kept.active)
     for each, partitions in given.active.items():
-        active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
+        active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), reconciliation.target_epoch)}
     after = AssignedTasks(active, _unite_tasks(kept.standby, given.standby), _unite_tasks(kept.warmup, given.warmup))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
-    return member.with_epoch_and_assignment(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
+    return member.with_epoch_and_assignment(reconciliation.target_epoch, state, after, NOTHING_ASSIGNED)
 
 
 # --- roles that change in place -------------------------------------------------------------------
@@ -145,14 +147,14 @@ def _revoke_tasks_becoming_active(
     new_tasks: Tasks,
     kept_tasks: AssignedTasks,
     revoked_tasks: AssignedTasks,
-    circumstances: TaskCircumstances,
+    reconciliation: TaskReconciliationState,
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
-    target = circumstances.target.active
+    target = reconciliation.target.active
     revoked_tasks = revoked_tasks._replace(
         standby=_subtract_tasks(revoked_tasks.standby, target), warmup=_subtract_tasks(revoked_tasks.warmup, target)
     )
-    now: TaskSet = {} if circumstances.must_wait_for_revocation(revoked_tasks) else new_tasks.active
+    now: TaskSet = {} if reconciliation.must_wait_for_revocation(revoked_tasks) else new_tasks.active
     return (
         kept_tasks._replace(
             standby=_unite_tasks(
@@ -191,9 +193,9 @@ def _unite_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSe
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 
-def _select_free_tasks(tasks: Tasks, circumstances: TaskCircumstances, own_tasks: AssignedTasks) -> Tasks:
+def _select_free_tasks(tasks: Tasks, reconciliation: TaskReconciliationState, own_tasks: AssignedTasks) -> Tasks:
     """Return the tasks that nobody has who must give them up first; the member's `own_tasks` change in place."""
-    at = circumstances
+    at = reconciliation
 
     def is_standby(task: TaskId) -> bool:
         return at.is_standby_here(task) and not contains_task(own_tasks.standby, task)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.clock import process_items_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, get_group_config
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.group import Group
@@ -22,7 +22,7 @@ from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
 from minibroker.broker.groups.streams.streams_member import StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import TaskCircumstances, reconcile_member
+from minibroker.broker.groups.streams.streams_reconciliation import TaskReconciliationState, reconcile_member
 from minibroker.broker.groups.streams.streams_validation import check_owned_tasks
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
@@ -97,7 +97,7 @@ class StreamsGroupUpdate:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def record_member_and_note_changes(self, before: StreamsMember, member: StreamsMember) -> None:
+    def record_member_and_detect_changes(self, before: StreamsMember, member: StreamsMember) -> None:
         """Record what a member says of itself, if it is new or has changed."""
         if member != before or member.member_id not in self.members:
             self._changes.append(streams_recording.make_member_metadata_record(self.group.group_id, member))
@@ -333,7 +333,7 @@ class StreamsGroupUpdate:
         group, process_id = self.group, member.process_id
         after = reconcile_member(
             member,
-            TaskCircumstances(
+            TaskReconciliationState(
                 target.epoch,
                 target.tasks,
                 owned_tasks,
@@ -397,7 +397,7 @@ def make_target_assignments_soon(group: StreamsGroup) -> None:
         cluster = group.context.cluster
         cluster.clock.call_later(
             0,
-            lambda: run_chore_in_slices(
+            lambda: process_items_in_slices(
                 cluster.clock, _ignore_results, make_target_assignments(group), _ignore_results
             ),
         )
@@ -425,7 +425,7 @@ def make_target_assignments(group: StreamsGroup) -> Steps[None]:
         group.is_assigning = False
 
 
-def keep_leaving_static_member(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
+def keep_assignment_of_leaving_static_member(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
     """Keep the place of a static member that leaves, until its session ends. Raises KafkaError."""
     active = {each: dict.fromkeys(epochs, 0) for each, epochs in member.assigned.active.items()}
     away = member._replace(

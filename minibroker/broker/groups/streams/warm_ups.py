@@ -129,10 +129,10 @@ def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: W
     if not settings.warm_ups or not may_warm_up or not situation.stateful:
         return WarmUpStep(epoch, settings)
     planner = _StepPlanner(situation, settings)
-    yield from planner.note_task_owners()
+    yield from planner.collect_task_owners()
     yield from planner.find_task_moves()
     planner.assign_warm_up_tasks()
-    yield from planner.keep_standbys()
+    yield from planner.keep_tasks_with_owners()
     tasks = {
         member_id: patch.apply_to_tasks(situation.target.get(member_id, NO_TASKS))
         for member_id, patch in planner.patches.items()
@@ -157,7 +157,7 @@ class _StepPlanner:
 
     # --- what there is ----------------------------------------------------------------------------
 
-    def note_task_owners(self) -> Steps[None]:
+    def collect_task_owners(self) -> Steps[None]:
         """Note who has which tasks with state. What a member is giving up does not count."""
         for member in self._situation.members.values():
             process = self._processes.setdefault(member.process_id, _Process())
@@ -281,7 +281,7 @@ class _StepPlanner:
     def _get_patch_of_member(self, member_id: str) -> _MemberPatch:
         return self.patches.setdefault(member_id, _MemberPatch())
 
-    def keep_standbys(self) -> Steps[None]:
+    def keep_tasks_with_owners(self) -> Steps[None]:
         """Leave the tasks with their owners, and find room for their standbys.
 
         The target may have a standby where the task stays: there is none, then. A borrowed standby takes the place of

@@ -18,7 +18,7 @@ from minibroker.broker.groups.consumer.member import (
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
-from minibroker.broker.groups.group_entries import GroupChange, encode_changes
+from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
@@ -142,7 +142,7 @@ def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -
 
 def commit(coordinator: GroupCoordinator, changes: Sequence[GroupChange]) -> None:
     """Append the changes, and fold them in as a start would."""
-    coordinator.append_entries(GROUP, encode_changes(changes))
+    coordinator.append_entries(GROUP, encode_group_changes(changes))
     for key, value in changes:
         REPLAYED[type(key)](coordinator, key, value)
 

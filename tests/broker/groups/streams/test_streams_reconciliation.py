@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
-from minibroker.broker.groups.streams.streams_reconciliation import TaskCircumstances, reconcile_member
+from minibroker.broker.groups.streams.streams_reconciliation import TaskReconciliationState, reconcile_member
 from minibroker.broker.groups.streams.tasks import NO_TASKS, AssignedTasks, Tasks
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.cases import for_each
@@ -34,7 +34,7 @@ def toward(
     in_place: bool = False,
 ) -> StreamsMember:
     """Return the member after a step to the target of epoch 5."""
-    at = TaskCircumstances(5, target, owned, active, active_here, standby_here, warmup_here, in_place)  # type: ignore[arg-type]
+    at = TaskReconciliationState(5, target, owned, active, active_here, standby_here, warmup_here, in_place)  # type: ignore[arg-type]
     return reconcile_member(member, at)
 
 

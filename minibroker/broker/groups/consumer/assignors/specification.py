@@ -56,9 +56,9 @@ def list_partitions(partitions: Partitions) -> list[TopicPartition]:
     return sorted(TopicPartition(index, topic_id) for topic_id, indexes in partitions.items() for index in indexes)
 
 
-def group_partitions_by_topic(share: Iterable[TopicPartition]) -> Partitions:
+def group_partitions_by_topic(partitions: Iterable[TopicPartition]) -> Partitions:
     """Return the partitions by topic and index."""
     topics: dict[bytes, set[int]] = {}
-    for index, topic_id in share:
+    for index, topic_id in partitions:
         topics.setdefault(topic_id, set()).add(index)
     return {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}

@@ -99,7 +99,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
         settled: set[str] = set()
         for member_id in sorted(shares, key=lambda each: (-len(shares[each]), each)):
             while member_id not in settled:
-                reached = _pass_on_partition_or_list_reached_members(member_id, shares, subscribers)
+                reached = _move_partition_or_list_reachable_members(member_id, shares, subscribers)
                 if reached is None:
                     moved = True
                     settled.clear()
@@ -108,7 +108,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
                     settled.update(each for each in reached if len(shares[each]) <= len(shares[member_id]))
 
 
-def _pass_on_partition_or_list_reached_members(
+def _move_partition_or_list_reachable_members(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, ChainStep | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
