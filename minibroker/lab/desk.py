@@ -16,8 +16,7 @@ from minibroker.lab import threads
 from minibroker.lab.clients import LabClients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import is_archive, unpack_lab_file
-from minibroker.lab.lab_registry import LabBroker
-from minibroker.lab.lab_routes import KINDS, make_lab_routes
+from minibroker.lab.lab_routes import KINDS, LabBroker, make_lab_routes
 from minibroker.lab.memory_network import MemoryNetwork
 from minibroker.lab.producing_clients import Producer
 from minibroker.proxy.exploring import make_app_for_exchanges, make_app_for_saved_exchanges

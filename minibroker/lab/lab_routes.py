@@ -23,10 +23,10 @@ from minibroker.explorer.saved_frames import MOST_FRAMES
 from minibroker.lab.clients import LabClients
 from minibroker.lab.consuming_client import Consumer
 from minibroker.lab.lab_files import pack_lab_file
-from minibroker.lab.lab_registry import LabBroker
 from minibroker.lab.producing_clients import Producer, TransactionalProducer
 from minibroker.operating_system import close_file, open_file, read_at, write_at
 from minibroker.testing.broker import Broker
+from minibroker.testing.embedded.registry_verbs import RegistryVerbs
 from minibroker.web.messages import JSON, Answer, Request
 from minibroker.web.routes import Routes
 
@@ -37,6 +37,33 @@ ENDS: Final = (SystemExit, KeyboardInterrupt, asyncio.CancelledError)  # of a pr
 ARCHIVE: Final = "application/zip"
 JSON_BODY: Final = {"content-type": JSON}
 KINDS: Final = {each.kind: each for each in (Producer, Consumer, TransactionalProducer)}
+
+
+class LabRegistry(RegistryVerbs):
+    """The registry of a broker, which no server serves."""
+
+    async def start(self) -> None:
+        """Make it: its application answers from now on."""
+        self.get_or_make_running_registry()
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request as the server would. Raises NotRunning."""
+        return await self._running_registry.answer(request)
+
+
+class LabBroker(Broker):
+    """A broker with a registry."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, registry=True, **kwargs)
+
+    def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
+        return LabRegistry(self, None)
+
+    async def send_request_to_registry(self, request: Request) -> Answer:
+        """Answer a request to the registry. Raises NotRunning."""
+        assert isinstance(self.registry, LabRegistry)
+        return await self.registry.answer(request)
 
 
 class CodeCell:

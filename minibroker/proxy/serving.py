@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
 from minibroker.broker.process import make_event_of_stop_signals, serve_and_get_exit_status, wait_for_stop_event
-from minibroker.proxy.exchange_writer import GATHERED_BYTES, ExchangeRecording
-from minibroker.proxy.flows import encode_exchange_in_pieces, encode_file_header
+from minibroker.proxy.flows import GATHERED_BYTES, ExchangeRecording, encode_exchange_in_pieces, encode_file_header
 from minibroker.proxy.pcap_writer import PacketWriter, make_pcap_header
 from minibroker.proxy.proxy import Proxy
 from minibroker.testing.seen.exchange import Exchange

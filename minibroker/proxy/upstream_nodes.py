@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from minibroker.addresses import is_loopback
 from minibroker.broker.clock import Clock
-from minibroker.broker.configs.listener_settings import get_listener_setting
-from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.configs.listeners import Listener, get_listener_setting
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.sockets import SharedSocketState

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from minibroker.testing.seen.waiting import Expired as Expired
     from minibroker.testing.verbs.dead_letter_records import DeadLetter as DeadLetter
     from minibroker.testing.verbs.filling import FillError as FillError
+    from minibroker.testing.verbs.group_verbs import StreamsGroupState as StreamsGroupState
+    from minibroker.testing.verbs.group_verbs import StreamsMemberState as StreamsMemberState
     from minibroker.testing.verbs.security_verbs import AclVerbs as AclVerbs
     from minibroker.testing.verbs.security_verbs import QuotaVerbs as QuotaVerbs
     from minibroker.testing.verbs.security_verbs import Users as Users
     from minibroker.testing.verbs.share_deliveries import Delivery as Delivery
     from minibroker.testing.verbs.share_verbs import DeliveredRecord as DeliveredRecord
     from minibroker.testing.verbs.share_verbs import ShareGroupVerbs as ShareGroupVerbs
-    from minibroker.testing.verbs.streams_group_views import StreamsGroupState as StreamsGroupState
-    from minibroker.testing.verbs.streams_group_views import StreamsMemberState as StreamsMemberState
     from minibroker.testing.verbs.token_verbs import Token as Token
     from minibroker.testing.verbs.token_verbs import TokenVerbs as TokenVerbs
 

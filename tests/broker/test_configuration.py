@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, make_setting_name_of_variable

@@ -16,7 +16,7 @@ import pytest
 from minibroker.lab import desk as lab_desk
 from minibroker.lab.desk import LabDesk
 from minibroker.lab.lab_files import LabFileError
-from minibroker.lab.lab_registry import LabBroker
+from minibroker.lab.lab_routes import LabBroker
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing import Broker
 

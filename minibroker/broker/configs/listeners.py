@@ -1,16 +1,23 @@
 """The listeners that a broker opens and advertises, from `listeners` and related settings.
 
 This parses texts to `Listener`s. `server` opens the sockets, and replaces port 0 with the port that was chosen.
+
+As in Kafka, some settings can be set for a listener, or for a SASL mechanism of it:
+
+    listener.name.<listener>.<mechanism>.<setting>      in lower case; overrides the next ones
+    listener.name.<listener>.<setting>
+    <setting>
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Any
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
-from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.configs.settings_table import PROTOCOLS
+from minibroker.broker.configs.settings import Settings, SettingsError, get_broker_setting_declaration
+from minibroker.broker.configs.settings_table import PROTOCOLS, ConfigType
+from minibroker.broker.configs.settings_values import InvalidValue, parse_setting_value
 from minibroker.named_tuples import NamedTuple
 
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
@@ -19,6 +26,27 @@ LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
 PORT_MAX = 65_535
+
+
+def get_listener_setting(settings: Settings, name: str, listener: str, mechanism: str | None = None) -> Any:
+    """Return the typed value of a setting for a listener, or for a mechanism of it. Raises SettingsError."""
+    own = f"listener.name.{listener.lower()}."
+    prefixes = (own,) if mechanism is None else (f"{own}{mechanism.lower()}.", own)
+    for prefix in prefixes:
+        value = settings.get_value(prefix + name)
+        if value is not None:
+            return _parse_listener_value(name, prefix + name, value)
+    return settings.get_value(name)
+
+
+def _parse_listener_value(name: str, full_name: str, value: Any) -> Any:
+    """Return the typed value; for a name without a row, return the text."""
+    if get_broker_setting_declaration(full_name).type is not ConfigType.UNKNOWN:
+        return value
+    try:
+        return parse_setting_value(get_broker_setting_declaration(name), full_name, value)
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None
 
 
 class Listener(NamedTuple):

@@ -32,8 +32,8 @@ from minibroker.broker.configs.config_changes import (
     find_config_changes,
 )
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
-from minibroker.broker.configs.listener_settings import get_listener_setting
-from minibroker.broker.configs.logger_levels import change_logger_levels
+from minibroker.broker.configs.listeners import get_listener_setting
+from minibroker.broker.configs.resource_configs import change_logger_levels
 from minibroker.broker.configs.settings import (
     Settings,
     SettingsError,

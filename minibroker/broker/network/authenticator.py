@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.delayed_operations import Promise, Slicer, sleep
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics

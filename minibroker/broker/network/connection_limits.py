@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.valid_values import parse_connection_counts
 from minibroker.broker.quotas.client_quotas import IP
 from minibroker.broker.quotas.quota_windows import Rate, Windows

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import (
     AuthenticatedClient,

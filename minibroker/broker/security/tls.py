@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from minibroker.broker.configs.listener_settings import get_listener_setting
+from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.distinguished_names import read_certificate_subject
 from minibroker.broker.security.key_stores import (

@@ -18,7 +18,6 @@ from minibroker.registry.api.registry_routes import (
 )
 from minibroker.registry.api.settings_api import SettingsApi
 from minibroker.registry.formats.java_json import format_json
-from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state.coroutine_slices import LoopSlices, yield_to_loop_after_large_text
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
@@ -31,7 +30,7 @@ from minibroker.registry.state.qualified_subjects import (
 )
 from minibroker.registry.state.registry import NewSchema, make_missing_version_error
 from minibroker.registry.state.registry_configs import find_config, parse_contract
-from minibroker.registry.state.registry_errors import RegistryError
+from minibroker.registry.state.registry_errors import INVALID_SCHEMA, Errors, RegistryError
 from minibroker.registry.state.schema_records import AVRO, StoredSchema, parse_references
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -90,9 +89,9 @@ class RegistryApi(SettingsApi):
         if schema is None:
             state = await self._registry.read_state()
             raise (
-                errors.make_schema_not_found_error()
+                Errors.SCHEMA_NOT_FOUND.make_error()
                 if state.has_subjects(subject, deleted)
-                else errors.make_subject_not_found_error(subject)
+                else Errors.SUBJECT_NOT_FOUND.make_error(subject=subject)
             )
         return await self._describe_schema_as_requested(request, schema)
 
@@ -111,7 +110,7 @@ class RegistryApi(SettingsApi):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
                 return await self._describe_schema_as_requested(request, schema)
         known = state.has_subjects(subject, request.get_query_flag("deleted"))
-        raise errors.make_schema_not_found_error() if known else errors.make_subject_not_found_error(subject)
+        raise Errors.SCHEMA_NOT_FOUND.make_error() if known else Errors.SUBJECT_NOT_FOUND.make_error(subject=subject)
 
     # --- versions -------------------------------------------------------------------------------
 
@@ -122,7 +121,7 @@ class RegistryApi(SettingsApi):
         only = request.get_query_flag("deletedOnly")
         deleted = only or request.get_query_flag("deleted")
         if not state.has_subjects(subject, deleted):
-            raise errors.make_subject_not_found_error(subject)
+            raise Errors.SUBJECT_NOT_FOUND.make_error(subject=subject)
         found = [schema.version for schema in state.list_versions(subject, deleted) if schema.deleted or not only]
         return select_page(request, found, SCHEMAS_MAX * 10)
 
@@ -135,7 +134,7 @@ class RegistryApi(SettingsApi):
         """
         subject = await self._get_subject(request)
         if not is_valid_subject(subject):
-            raise errors.make_invalid_subject_error(subject)
+            raise Errors.INVALID_SUBJECT.make_error(subject=subject)
         schema = await self._registry.register_schema(
             subject, await self._parse_new_schema(request, subject), request.left
         )
@@ -255,7 +254,7 @@ class RegistryApi(SettingsApi):
             if schema is not None:
                 found = await self._describe_schema_as_requested(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
-        raise errors.make_schema_not_found_error(guid)
+        raise Errors.ID_NOT_FOUND.make_error(id=guid)
 
     @add_route("GET", "/schemas/guids/{guid}/ids")
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
@@ -263,7 +262,7 @@ class RegistryApi(SettingsApi):
         state, guid = await self._registry.read_state(), request.variables["guid"]
         found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _list_ids_of_guid(state, guid)]
         if not found:
-            raise errors.make_schema_not_found_error(guid)
+            raise Errors.ID_NOT_FOUND.make_error(id=guid)
         return found
 
     async def _get_schema_by_id(self, request: Request) -> StoredSchema:
@@ -276,14 +275,14 @@ class RegistryApi(SettingsApi):
             )
             found = next(filter(None, others), None) or state.find_schema_by_id(id, name.prefix)
         if found is None:
-            raise errors.make_schema_not_found_error(id)
+            raise Errors.ID_NOT_FOUND.make_error(id=id)
         return found
 
     async def _list_versions_of_id(self, request: Request) -> list[tuple[str, int]]:
         try:
             schema = await self._get_schema_by_id(request)
         except RegistryError as error:
-            raise errors.make_schema_not_found_error() if error.code == 40403 else error from None
+            raise Errors.SCHEMA_NOT_FOUND.make_error() if error.code == 40403 else error from None
         state = await self._registry.read_state()
         with_id = state.get_context_index(schema.subject).versions_by_id[schema.id]
         deleted = request.get_query_flag("deleted")
@@ -302,14 +301,14 @@ class RegistryApi(SettingsApi):
             version = parse_version_number(request.variables["version"])
             schema = state.find_version(subject, version)
             if schema is None and version != -1:
-                raise errors.make_version_not_found_error(version)
+                raise Errors.VERSION_NOT_FOUND.make_error(version=version)
             earlier = [] if schema is None else [schema]
         verbose = request.get_query_flag("verbose")
         try:
             new = await self._parse_new_schema(request, subject)
             reasons = await self._registry.check_compatibility(subject, new, earlier, request.left)
         except RegistryError as error:
-            if error.code != errors.INVALID_SCHEMA or not verbose:
+            if error.code != INVALID_SCHEMA or not verbose:
                 raise
             reasons = [error.message]
         return {"is_compatible": not reasons} | ({"messages": reasons} if verbose else {})

@@ -9,9 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from minibroker.registry.api.http_messages import Request
-from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state.qualified_subjects import is_valid_subject, normalize_subject
-from minibroker.registry.state.registry_errors import RegistryError
+from minibroker.registry.state.registry_errors import Errors, RegistryError
 
 INT_MAX: Final = (1 << 31) - 1
 DIGITS_MAX: Final = 100  # of a number in a path, with zeros before it; `int` takes no more than 4,300
@@ -62,7 +61,7 @@ def parse_version_number(text: str) -> int:
     if bare.lower() == "latest" or bare == "-1":
         return -1
     if not bare.isascii() or not bare.isdecimal() or len(bare) > DIGITS_MAX or not 1 <= int(bare) <= INT_MAX:
-        raise errors.make_invalid_version_error(text)
+        raise Errors.INVALID_VERSION.make_error(version=text)
     return int(bare)
 
 
@@ -72,7 +71,7 @@ def get_subject_or_context(request: Request) -> str | None:
     if named is None:
         return None
     if not is_valid_subject(named, is_config_subject=True):
-        raise errors.make_invalid_subject_error(named)
+        raise Errors.INVALID_SUBJECT.make_error(subject=named)
     return normalize_subject(named) or None
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from minibroker.registry.api.http_messages import Request
 from minibroker.registry.api.registry_routes import add_route, get_subject_or_context
-from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state.registry import Registry
 from minibroker.registry.state.registry_configs import find_config, find_mode, get_own_mode, parse_mode
+from minibroker.registry.state.registry_errors import Errors
 
 
 class SettingsApi:
@@ -25,7 +25,7 @@ class SettingsApi:
         if subject is None or request.get_query_flag("defaultToGlobal"):
             return find_config(state, subject)
         if subject not in state.configs:
-            raise errors.make_no_config_error(subject)
+            raise Errors.NO_CONFIG.make_error(subject=subject)
         return state.configs[subject]
 
     @add_route("PUT", "/config", "/config/{subject}")
@@ -41,7 +41,7 @@ class SettingsApi:
         state, subject = await self._registry.read_state(), get_subject_or_context(request)
         before = state.configs.get(subject) if subject is not None else find_config(state, None)
         if before is None:
-            raise errors.make_subject_not_found_error(str(subject))
+            raise Errors.SUBJECT_NOT_FOUND.make_error(subject=str(subject))
         await self._registry.set_config(subject, None)
         return before
 
@@ -53,7 +53,7 @@ class SettingsApi:
             return {"mode": find_mode(state, subject)}
         mode = get_own_mode(state, subject)
         if mode is None:
-            raise errors.make_no_mode_error(subject)
+            raise Errors.NO_MODE.make_error(subject=subject)
         return {"mode": mode}
 
     @add_route("PUT", "/mode", "/mode/{subject}")
@@ -74,6 +74,6 @@ class SettingsApi:
         )
         before = find_mode(state, None) if subject is None else get_own_mode(state, subject)
         if before is None and not recursive:
-            raise errors.make_subject_not_found_error(str(subject))
+            raise Errors.SUBJECT_NOT_FOUND.make_error(subject=str(subject))
         await self._registry.delete_mode(subject, recursive=recursive)
         return {"mode": before}

@@ -11,7 +11,7 @@ from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.contracts import ContractPart, get_property, get_reserved_names
 from minibroker.registry.state.coroutine_slices import Left, LoopSlices
 from minibroker.registry.state.registry_configs import get_compatibility_level
-from minibroker.registry.state.registry_errors import make_invalid_schema_error
+from minibroker.registry.state.registry_errors import Errors
 from minibroker.registry.state.schema_formats import SchemaFormats
 from minibroker.registry.state.schema_records import StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -69,7 +69,7 @@ def _find_reserved_differences(candidate: Candidate, earlier_versions: Sequence[
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
     names = candidate.parsed.list_field_names()
     if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
-        raise make_invalid_schema_error(candidate.kind, "#: Field names cannot start with $$ prefix")
+        raise Errors.INVALID_SCHEMA.make_error(kind=candidate.kind, reason="#: Field names cannot start with $$ prefix")
     taken = sorted(reserved & names)
     return [*removed, *(f"The new schema has field that conflicts with the reserved field {name}." for name in taken)]
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.registry.formats.schema import ParsedSchema, Reference
-from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state import schema_records as records
 from minibroker.registry.state.compatibility import Candidate, find_incompatibilities
 from minibroker.registry.state.contracts import (
@@ -31,6 +30,7 @@ from minibroker.registry.state.qualified_subjects import (
     qualify_subject_within_context,
 )
 from minibroker.registry.state.registry_configs import IMPORTING, READING, find_config, find_mode, merge_config
+from minibroker.registry.state.registry_errors import INVALID_SCHEMA, Errors, RegistryError
 from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -109,7 +109,7 @@ class Registry:
         if mode not in IMPORTING:
             new_schema = _complete_schema_from_config(new_schema, config, earlier, next_version)
         if not new_schema.text.strip():
-            raise errors.make_no_schema_error()
+            raise Errors.NO_SCHEMA.make_error()
         schema, parsed = await self._prepare_schema(state, subject, new_schema, stored=new_schema.id >= 0)
         index = state.get_context_index(subject)
         id = index.id_by_guid.get(schema.guid, -1) if new_schema.id == -1 else new_schema.id
@@ -121,9 +121,9 @@ class Registry:
             candidate = Candidate(new_schema.kind, parsed, schema.metadata)
             reasons = await find_incompatibilities(self.formats, state, config, candidate, earlier, wait_until_left)
             if reasons:
-                raise errors.make_incompatible_schema_error(subject, reasons)
+                raise Errors.INCOMPATIBLE_SCHEMA.make_error(subject=subject, reasons=", ".join(reasons))
         if new_schema.version > 0 and new_schema.version != next_version and mode not in IMPORTING:
-            raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
+            raise RegistryError(INVALID_SCHEMA, "Version is not one more than previous version")
         await yield_to_loop_after_large_text(len(schema.text))
         state = await self._topic.read_state_to_change()
         if self._topic.state_version != mark:  # others write to the topic, too
@@ -176,8 +176,8 @@ class Registry:
                     schema = schema or await self._find_given_or_completed_schema(
                         state, prefix + name.subject, new_schema, deleted
                     )
-                except errors.RegistryError as error:
-                    if error.code != errors.INVALID_SCHEMA:
+                except RegistryError as error:
+                    if error.code != INVALID_SCHEMA:
                         raise
         return schema
 
@@ -207,7 +207,7 @@ class Registry:
             return None
         try:
             schema, parsed = await self._prepare_schema(state, subject, new_schema)
-        except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
+        except RegistryError:  # only a new schema has its defaults checked, and no deleted references
             schema, parsed = await self._prepare_schema(state, subject, new_schema, stored=True)
         candidates = state.list_versions(subject, deleted)
         return await self._find_equal_schema(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
@@ -266,7 +266,7 @@ class Registry:
         Raises RegistryError, also if `wait_until_left` returns: the client is gone.
         """
         if not new_schema.text.strip():
-            raise errors.make_no_schema_error()
+            raise Errors.NO_SCHEMA.make_error()
         state = await self.read_state()
         config = find_config(state, subject)
         schema, parsed = await self._prepare_schema(state, subject, new_schema)
@@ -284,14 +284,14 @@ class Registry:
                 and state.find_version(subject, version) is None
                 and state.find_version(subject, version, deleted=True)
             ):
-                raise errors.make_version_deleted_error(subject, version_text)
+                raise Errors.VERSION_DELETED.make_error(subject=subject, version=version_text)
             schema = state.find_version(subject, version, deleted=True)
             if schema is None:
                 raise make_missing_version_error(state, subject, version, deleted=True)
             _check_writable(state, subject)
             _check_unreferenced(state, schema)
             if permanent and not schema.deleted:
-                raise errors.make_version_not_deleted_error(subject, schema.version)
+                raise Errors.VERSION_NOT_DELETED.make_error(subject=subject, version=schema.version)
             if permanent:
                 last = len(state.versions[subject]) == 1
                 settings = _list_setting_tombstones(state, subject) if last else ()
@@ -305,15 +305,15 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_state_to_change()
             if not state.has_subjects(subject, deleted=True):
-                raise errors.make_subject_not_found_error(subject)
+                raise Errors.SUBJECT_NOT_FOUND.make_error(subject=subject)
             if not permanent and not state.has_subjects(subject, deleted=False):
-                raise errors.make_subject_deleted_error(subject)
+                raise Errors.SUBJECT_DELETED.make_error(subject=subject)
             _check_writable(state, subject)
             schemas = state.list_versions(subject, deleted=permanent)
             for schema in schemas:
                 _check_unreferenced(state, schema)
                 if permanent and not schema.deleted:
-                    raise errors.make_subject_not_deleted_error(subject)
+                    raise Errors.SUBJECT_NOT_DELETED.make_error(subject=subject)
             if permanent:
                 tombstones = [records.make_tombstone(schema.key) for schema in schemas]
                 await self._append_in_portions([*tombstones, *_list_setting_tombstones(state, subject)])
@@ -346,7 +346,7 @@ class Registry:
             entries: list[Entry] = []
             if mode == "IMPORT" and find_mode(state, subject) != "IMPORT" and not force:
                 if state.has_subjects(subject, deleted=False):
-                    raise errors.make_not_permitted_error("Cannot import since found existing subjects")
+                    raise Errors.NOT_PERMITTED.make_error(reason="Cannot import since found existing subjects")
                 for name in state.iterate_matching_subjects(subject):
                     for schema in state.list_versions(name, deleted=True):
                         _check_unreferenced(state, schema)
@@ -377,7 +377,7 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_state_to_change()
             if state.has_subjects(prefix, deleted=True):
-                raise errors.make_context_not_empty_error(prefix)
+                raise Errors.CONTEXT_NOT_EMPTY.make_error(context=prefix)
             await self._topic.append_records([records.make_tombstone(Key("CONTEXT", parse_subject(prefix).context))])
 
     async def _append_in_portions(self, entries: Sequence[Entry], portion: int = 1000) -> None:
@@ -387,41 +387,41 @@ class Registry:
             await self._topic.read_state_to_change()
 
 
-def make_missing_version_error(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
+def make_missing_version_error(state: SchemaState, subject: str, version: int, deleted: bool) -> RegistryError:
     """Return the error for a version that does not exist."""
     if state.has_subjects(subject, deleted):
-        return errors.make_version_not_found_error(version)
-    return errors.make_subject_not_found_error(subject)
+        return Errors.VERSION_NOT_FOUND.make_error(version=version)
+    return Errors.SUBJECT_NOT_FOUND.make_error(subject=subject)
 
 
 def _check_writable(state: SchemaState, subject: str | None) -> None:
     if find_mode(state, subject) in READING:
-        raise errors.make_not_permitted_error(
-            f"Subject {subject} in context {get_context_prefix(subject)} is in read-only mode"
+        raise Errors.NOT_PERMITTED.make_error(
+            reason=f"Subject {subject} in context {get_context_prefix(subject)} is in read-only mode"
         )
 
 
 def _check_may_register(subject: str, mode: str, new_schema: NewSchema) -> None:
     place = f"Subject {subject} in context {get_context_prefix(subject)}"
     if mode in READING:
-        raise errors.make_not_permitted_error(f"{place} is in read-only mode")
+        raise Errors.NOT_PERMITTED.make_error(reason=f"{place} is in read-only mode")
     if new_schema.id >= 0 and mode not in IMPORTING:
-        raise errors.make_not_permitted_error(f"{place} is not in import mode")
+        raise Errors.NOT_PERMITTED.make_error(reason=f"{place} is not in import mode")
     if new_schema.id < 0 and mode != "READWRITE":
-        raise errors.make_not_permitted_error(f"{place} is not in read-write mode")
+        raise Errors.NOT_PERMITTED.make_error(reason=f"{place} is not in read-write mode")
 
 
 def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
     if state.get_context_index(schema.subject).referrers.get((schema.subject, schema.version)):
-        raise errors.make_referenced_error(schema.subject, schema.version)
+        raise Errors.REFERENCED.make_error(subject=schema.subject, version=schema.version)
 
 
 def _check_id_is_free(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
     known = state.find_schema_by_id(id, get_context_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
-        raise errors.make_not_permitted_error(
-            f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
+        raise Errors.NOT_PERMITTED.make_error(
+            reason=f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
         )
 
 

@@ -10,13 +10,7 @@ from typing import Any, Final
 
 from minibroker.registry.state.contracts import ContractPart, InvalidRules, normalize_contract_part
 from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix
-from minibroker.registry.state.registry_errors import (
-    RegistryError,
-    make_invalid_compatibility_error,
-    make_invalid_mode_error,
-    make_invalid_policy_error,
-    make_invalid_rules_error,
-)
+from minibroker.registry.state.registry_errors import Errors, RegistryError
 from minibroker.registry.state.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -69,7 +63,7 @@ def parse_mode(mode: Any) -> str:
     """Return the mode in a request. Raises RegistryError."""
     name = mode.upper() if isinstance(mode, str) else ""
     if name not in MODES:
-        raise make_invalid_mode_error()
+        raise Errors.INVALID_MODE.make_error()
     return name
 
 
@@ -89,12 +83,12 @@ def _check_config_value(name: str, value: Any) -> Any:
     if name == "compatibilityLevel":
         level = value.upper() if isinstance(value, str) else ""
         if level not in LEVELS:
-            raise make_invalid_compatibility_error()
+            raise Errors.INVALID_COMPATIBILITY.make_error()
         return level
     if name == "compatibilityPolicy":
         policy = value.upper() if isinstance(value, str) else ""
         if policy not in POLICIES:
-            raise make_invalid_policy_error()
+            raise Errors.INVALID_POLICY.make_error()
         return policy
     if name in SWITCHES and isinstance(value, bool):
         return value
@@ -110,6 +104,6 @@ def parse_contract(part: Any) -> ContractPart:
     try:
         return normalize_contract_part(part)
     except InvalidRules as error:
-        raise make_invalid_rules_error(str(error)) from None
+        raise Errors.INVALID_RULES.make_error(reason=str(error)) from None
     except (ValueError, TypeError) as error:
         raise RegistryError(422, str(error)) from None

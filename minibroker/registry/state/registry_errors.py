@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 from minibroker.registry.formats.schema import Reference
@@ -23,145 +24,61 @@ class RegistryError(Exception):
         return self.code if self.code < 1000 else self.code // 100
 
 
-def make_subject_not_found_error(subject: str) -> RegistryError:
-    """Return the error for a subject that does not exist."""
-    return RegistryError(40401, f"Subject '{subject}' not found.")
+class Errors(Enum):
+    """The errors, each with its code and its text, in which words are put."""
 
-
-def make_version_not_found_error(version: int) -> RegistryError:
-    """Return the error for a version that does not exist."""
-    return RegistryError(40402, f"Version {version} not found.")
-
-
-def make_schema_not_found_error(id: int | str | None = None) -> RegistryError:
-    """Return the error for a schema that is not in the subject, or an id or GUID that does not exist."""
-    return RegistryError(40403, "Schema not found" if id is None else f"Schema {id} not found")
-
-
-def make_subject_deleted_error(subject: str) -> RegistryError:
-    """Return the error for deleting a deleted subject."""
-    return RegistryError(40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently")
-
-
-def make_subject_not_deleted_error(subject: str) -> RegistryError:
-    """Return the error for deleting a subject permanently that is not deleted."""
-    return RegistryError(40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
-
-
-def make_version_deleted_error(subject: str, version: str) -> RegistryError:
-    """Return the error for deleting a deleted version."""
-    return RegistryError(
-        40406, f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
+    SUBJECT_NOT_FOUND = 40401, "Subject '{subject}' not found."
+    VERSION_NOT_FOUND = 40402, "Version {version} not found."
+    SCHEMA_NOT_FOUND = 40403, "Schema not found"
+    ID_NOT_FOUND = 40403, "Schema {id} not found"
+    SUBJECT_DELETED = 40404, "Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
+    SUBJECT_NOT_DELETED = 40405, "Subject '{subject}' was not deleted first before being permanently deleted"
+    VERSION_DELETED = (
+        40406,
+        "Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently",
     )
-
-
-def make_version_not_deleted_error(subject: str, version: int) -> RegistryError:
-    """Return the error for deleting a version permanently that is not deleted."""
-    return RegistryError(
-        40407, f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+    VERSION_NOT_DELETED = (
+        40407,
+        "Subject '{subject}' Version {version} was not deleted first before being permanently deleted",
     )
-
-
-def make_no_config_error(subject: str) -> RegistryError:
-    """Return the error for a subject without a config of its own."""
-    return RegistryError(40408, f"Subject '{subject}' does not have subject-level compatibility configured")
-
-
-def make_no_mode_error(subject: str) -> RegistryError:
-    """Return the error for a subject without a mode of its own."""
-    return RegistryError(40409, f"Subject '{subject}' does not have subject-level mode configured")
-
-
-def make_incompatible_schema_error(subject: str, reasons: list[str]) -> RegistryError:
-    """Return the error for registering a schema that is not compatible."""
-    return RegistryError(
+    NO_CONFIG = 40408, "Subject '{subject}' does not have subject-level compatibility configured"
+    NO_MODE = 40409, "Subject '{subject}' does not have subject-level mode configured"
+    INCOMPATIBLE_SCHEMA = (
         40901,
-        f'Schema being registered is incompatible with an earlier schema for subject "{subject}", '
-        f"details: [{', '.join(reasons)}]",
+        'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: [{reasons}]',
     )
+    TOO_MUCH_COMPARING = 422, "{reason}"
+    INVALID_SCHEMA = 42201, "Invalid schema of type {kind}, details: {reason}"
+    NO_SCHEMA = 42201, "Empty schema"
+    INVALID_VERSION = (
+        42202,
+        "The specified version '{version}' is not a valid version id. Allowed values are between [1, 2^31-1] and the "
+        'string "latest"',
+    )
+    INVALID_COMPATIBILITY = (
+        42203,
+        "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
+        "forward_transitive, and full_transitive",
+    )
+    INVALID_POLICY = 42203, "Invalid compatibility policy. Valid values are strict and lenient"
+    INVALID_MODE = 42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT."
+    NOT_PERMITTED = 42205, "{reason}"
+    REFERENCED = (
+        42206,
+        "One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}.",
+    )
+    INVALID_SUBJECT = 42208, "The specified subject '{subject}' is not a valid."
+    TOO_LARGE = 42209, "Register operation failed because schema is too large"
+    INVALID_RULES = 42210, "{reason}"
+    CONTEXT_NOT_EMPTY = 42211, "The specified context '{context}' is not empty."
+    STORE_FAILED = 50001, "Error in the backend data store: {reason}"
 
-
-def make_invalid_schema_error(kind: str, reason: str) -> RegistryError:
-    """Return the error for a text that is no schema of its type."""
-    return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {kind}, details: {reason}")
-
-
-def make_too_much_comparing_error(reason: str) -> RegistryError:
-    """Return the error for two schemas that take too long to compare."""
-    return RegistryError(422, reason)
-
-
-def make_no_schema_error() -> RegistryError:
-    """Return the error for an empty schema."""
-    return RegistryError(INVALID_SCHEMA, "Empty schema")
+    def make_error(self, **words: object) -> RegistryError:
+        """Return the error with these words in its text."""
+        code, text = self.value
+        return RegistryError(code, text.format(**words))
 
 
 def describe_missing_reference(reference: Reference) -> str:
     """Return why a schema is invalid whose reference does not exist."""
     return f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
-
-
-def make_invalid_version_error(version: str) -> RegistryError:
-    """Return the error for a version that is no number and not "latest"."""
-    return RegistryError(
-        42202,
-        f"The specified version '{version}' is not a valid version id. Allowed values are between [1, 2^31-1] and the "
-        'string "latest"',
-    )
-
-
-def make_invalid_compatibility_error() -> RegistryError:
-    """Return the error for an unknown compatibility level."""
-    return RegistryError(
-        42203,
-        "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
-        "forward_transitive, and full_transitive",
-    )
-
-
-def make_invalid_policy_error() -> RegistryError:
-    """Return the error for an unknown compatibility policy."""
-    return RegistryError(42203, "Invalid compatibility policy. Valid values are strict and lenient")
-
-
-def make_invalid_mode_error() -> RegistryError:
-    """Return the error for an unknown mode."""
-    return RegistryError(42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT.")
-
-
-def make_not_permitted_error(reason: str) -> RegistryError:
-    """Return the error for what the mode forbids."""
-    return RegistryError(42205, reason)
-
-
-def make_referenced_error(subject: str, version: int) -> RegistryError:
-    """Return the error for deleting a schema that others refer to."""
-    return RegistryError(
-        42206,
-        f"One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}.",
-    )
-
-
-def make_invalid_subject_error(subject: str) -> RegistryError:
-    """Return the error for a name that no subject may have."""
-    return RegistryError(42208, f"The specified subject '{subject}' is not a valid.")
-
-
-def make_too_large_error() -> RegistryError:
-    """Return the error for a schema that does not fit into a record."""
-    return RegistryError(42209, "Register operation failed because schema is too large")
-
-
-def make_invalid_rules_error(reason: str) -> RegistryError:
-    """Return the error for rules that do not fit together."""
-    return RegistryError(42210, reason)
-
-
-def make_context_not_empty_error(context: str) -> RegistryError:
-    """Return the error for deleting a context with subjects."""
-    return RegistryError(42211, f"The specified context '{context}' is not empty.")
-
-
-def make_store_failed_error(reason: str) -> RegistryError:
-    """Return the error for a failure of the topic."""
-    return RegistryError(50001, f"Error in the backend data store: {reason}")

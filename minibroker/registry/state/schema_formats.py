@@ -13,11 +13,7 @@ from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuc
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
 from minibroker.registry.state.qualified_subjects import qualify_subject_within_context
-from minibroker.registry.state.registry_errors import (
-    describe_missing_reference,
-    make_invalid_schema_error,
-    make_too_much_comparing_error,
-)
+from minibroker.registry.state.registry_errors import Errors, describe_missing_reference
 from minibroker.registry.state.schema_records import StoredSchema, compute_guid
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -57,12 +53,12 @@ class SchemaFormats:
         One that is `stored` may refer to versions that were deleted since. Avro's defaults are not checked unasked.
         """
         if kind not in FORMATS:
-            raise make_invalid_schema_error(kind, f"Invalid schema type {kind}")
+            raise Errors.INVALID_SCHEMA.make_error(kind=kind, reason=f"Invalid schema type {kind}")
         try:
             resolved = resolve_references(state, references, subject, deleted=stored)
             return await self._parse_cached(kind, text, resolved, check_defaults)
         except InvalidSchema as error:
-            raise make_invalid_schema_error(kind, str(error)) from None
+            raise Errors.INVALID_SCHEMA.make_error(kind=kind, reason=str(error)) from None
 
     async def parse_stored_schema(self, state: SchemaState, schema: StoredSchema) -> ParsedSchema:
         """Parse a schema that is stored. Raises RegistryError."""
@@ -96,21 +92,21 @@ class SchemaFormats:
         try:
             return await _run_in_thread_if_large(partial(parsed.get_normalized_text), len(parsed.canonical))
         except InvalidSchema as error:
-            raise make_invalid_schema_error(kind, str(error)) from None
+            raise Errors.INVALID_SCHEMA.make_error(kind=kind, reason=str(error)) from None
 
     async def format_text(self, kind: str, parsed: ParsedSchema, format: str) -> str:
         """Return the text in one of Confluent's formats. Raises RegistryError."""
         try:
             return await asyncio.to_thread(parsed.get_text_in_format, format)
         except InvalidSchema as error:
-            raise make_invalid_schema_error(kind, str(error)) from None
+            raise Errors.INVALID_SCHEMA.make_error(kind=kind, reason=str(error)) from None
 
     async def get_comparison_text(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
             return await _run_in_thread_if_large(partial(_make_comparison_key, parsed, schema), len(schema.text))
         except InvalidSchema as error:
-            raise make_invalid_schema_error(schema.kind, str(error)) from None
+            raise Errors.INVALID_SCHEMA.make_error(kind=schema.kind, reason=str(error)) from None
 
     async def list_incompatibilities(
         self,
@@ -133,7 +129,7 @@ class SchemaFormats:
             try:
                 return await asyncio.to_thread(compare)
             except TooMuch as error:
-                raise make_too_much_comparing_error(str(error)) from None
+                raise Errors.TOO_MUCH_COMPARING.make_error(reason=str(error)) from None
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.registry.state.coroutine_slices import LoopSlices
-from minibroker.registry.state.registry_errors import make_store_failed_error, make_too_large_error
+from minibroker.registry.state.registry_errors import Errors
 from minibroker.registry.state.schema_records import Entry
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -92,7 +92,7 @@ class SchemasTopic:
         topic = self._cluster().image.topics.get(NAME)
         partition = None if topic is None else topic.find_partition(0)
         if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):
-            raise make_store_failed_error(f"nobody leads {NAME}-0")
+            raise Errors.STORE_FAILED.make_error(reason=f"nobody leads {NAME}-0")
         return partition
 
     def _begin_with_empty_state(self, from_log: Log | None) -> None:
@@ -117,7 +117,7 @@ class SchemasTopic:
                         yield
                 self._position = max(self._position, header.last_offset + 1)
         except (KafkaError, OSError) as error:
-            raise make_store_failed_error(str(error)) from None
+            raise Errors.STORE_FAILED.make_error(reason=str(error)) from None
 
     def _apply_record(self, record: Record) -> None:
         if record.offset < self._position:
@@ -141,10 +141,10 @@ class SchemasTopic:
             now_ms = cluster.clock.wall_ms()
             batch = memoryview(build_plain_batch(entries, now_ms))
             if len(batch) > partition.log.settings.max_message_bytes:
-                raise make_too_large_error()
+                raise Errors.TOO_LARGE.make_error()
             offset = partition.append_batches(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
-            raise make_store_failed_error(str(error)) from None
+            raise Errors.STORE_FAILED.make_error(reason=str(error)) from None
         await self._await_written(cluster, partition)
         if self._log is partition.log and self._position == offset:  # else it is read from the log
             for index, (key, value) in enumerate(entries):
@@ -162,10 +162,10 @@ class SchemasTopic:
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)
             except TimeoutError:
-                raise make_store_failed_error("the write has no end") from None
+                raise Errors.STORE_FAILED.make_error(reason="the write has no end") from None
         failure = done.result()
         if failure is not None:
-            raise make_store_failed_error(str(failure))
+            raise Errors.STORE_FAILED.make_error(reason=str(failure))
 
     def _create_topic(self, cluster: Broker) -> Partition:
         replicas = min(REPLICAS_MAX, len(cluster.nodes))

@@ -14,19 +14,22 @@ from typing import Any, Final
 
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import (
+from minibroker.testing.control.delegation_routes import add_delegation_routes
+from minibroker.testing.control.http_errors import MISSING, WAITED
+from minibroker.testing.control.models import (
+    KINDS,
+    NOTHING,
+    POSITIVE,
     BrokerState,
     ClockState,
     DeadLetter,
     DeliveredRecord,
     Delivery,
     Metric,
+    NewRecords,
     Record,
     StreamsGroup,
 )
-from minibroker.testing.control.delegation_routes import add_delegation_routes
-from minibroker.testing.control.http_errors import MISSING, WAITED
-from minibroker.testing.control.models import KINDS, NOTHING, POSITIVE, NewRecords
 from minibroker.testing.control.registry_routes import add_registry_fault_routes, add_registry_routes
 from minibroker.testing.control.request_routes import add_fault_routes, add_journal_routes
 from minibroker.testing.control.security_routes import (

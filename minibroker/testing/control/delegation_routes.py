@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import DelegationToken
 from minibroker.testing.control.http_errors import MISSING
+from minibroker.testing.control.models import DelegationToken
 from minibroker.testing.verbs.token_verbs import Token, TokenVerbs
 from minibroker.web.routes import Routes
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import PATH, RequestBody
+from minibroker.testing.control.models import PATH, RequestBody, Shown
 from minibroker.web.reading import TimeSpan
 from minibroker.web.routes import Routes
 

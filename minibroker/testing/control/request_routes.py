@@ -6,9 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, Unpack
 
 from minibroker.quantities import Duration
-from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, show_request
 from minibroker.testing.control.http_errors import MISSING, WAITED
-from minibroker.testing.control.models import KINDS, NewFaults
+from minibroker.testing.control.models import KINDS, FaultState, JournalState, NewFaults, SeenRequest, show_request
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.hosting import InterceptedHost

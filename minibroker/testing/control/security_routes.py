@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.control_answers import Shown
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import NOTHING, RequestBody
+from minibroker.testing.control.models import NOTHING, RequestBody, Shown
 from minibroker.testing.embedded.issuer import Issuer
 from minibroker.testing.verbs.security_verbs import AclVerbs, QuotaVerbs, Users
 from minibroker.web.routes import Routes

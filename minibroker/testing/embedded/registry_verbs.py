@@ -16,11 +16,7 @@ from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.registry.api.running_registry import RunningRegistry, parse_registry_address
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.registry import NewSchema
-from minibroker.registry.state.registry_errors import (
-    RegistryError,
-    make_not_permitted_error,
-    make_schema_not_found_error,
-)
+from minibroker.registry.state.registry_errors import Errors, RegistryError
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hide_names
@@ -249,7 +245,9 @@ class RegistryVerbs:
         if id < 0:
             raise ValueError(f"an id is a positive number, and cannot be {id}")
         return self._add_fault(
-            RegistryFault("GET", f"/schemas/ids/{id}*", _make_error_answer(make_schema_not_found_error(id)), 0, times)
+            RegistryFault(
+                "GET", f"/schemas/ids/{id}*", _make_error_answer(Errors.ID_NOT_FOUND.make_error(id=id)), 0, times
+            )
         )
 
     @immediate
@@ -285,7 +283,7 @@ class RegistryVerbs:
         """Return the answer of a fault, or None."""
         if self._forbidden and request.method == "POST" and _is_registration(request):
             self._attempts.append(request.segments[1])
-            return _make_error_answer(make_not_permitted_error(FORBIDDEN))
+            return _make_error_answer(Errors.NOT_PERMITTED.make_error(reason=FORBIDDEN))
         fault = next((fault for fault in self._faults if fault.count_hit_if_matching(request)), None)
         if fault is None:
             return None

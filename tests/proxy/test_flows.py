@@ -19,9 +19,11 @@ from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, ExchangeRecording
 from minibroker.proxy.flows import (
+    LARGE_BYTES,
     PIECE_BYTES,
+    WAITING_BYTES,
+    ExchangeRecording,
     FlowError,
     encode_exchange,
     encode_exchange_in_pieces,
