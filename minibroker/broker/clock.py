@@ -190,3 +190,8 @@ def process_items_in_slices(
             clock.call_later(0, lambda: process_items_in_slices(clock, process_item, items, callback))
             return
     callback()
+
+
+def run_steps_in_slices(clock: Clock, steps: Iterator[None]) -> None:
+    """Run steps that nobody waits for; other work runs in between."""
+    process_items_in_slices(clock, lambda _: None, steps, lambda: None)

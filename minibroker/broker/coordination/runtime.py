@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from minibroker.broker.clock import process_items_in_slices
+from minibroker.broker.clock import run_steps_in_slices
 from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
@@ -93,7 +93,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 and partition.has_local_log
                 and partition.log.is_open_and_online
             ):
-                process_items_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
+                run_steps_in_slices(self.cluster.clock, self._load_shard(partition))
 
         self.cluster.clock.call_later(delay_ms, load_shard_if_leader)
 

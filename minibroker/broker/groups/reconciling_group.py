@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.consumer.timers import MemberTimers, TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
 from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
@@ -75,6 +76,13 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def is_empty(self) -> bool:
         return not self.members
 
+    def check_room_for_member(self, member_id: str) -> None:
+        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
+        limit = self.context.cluster.settings[f"group.{self.type}.max.size"]
+        if len(self.members) >= limit and member_id not in self.members:
+            message = f"The {self.type} group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
     def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
         return committed_offset.commit_timestamp_ms
 
@@ -110,6 +118,17 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def apply_record_change(self, change: GroupChange) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
+
+    def restart_session_timeout(self, member_id: str) -> None:
+        """Restart a member's session, after which it is removed."""
+        timeout_ms = self.get_session_timeout_ms(member_id)
+        reason = f"it was not heard of for {timeout_ms} ms"
+        self.start_timer_to_remove_member(member_id, TimerPurpose.SESSION, timeout_ms, reason)
+
+    def get_session_timeout_ms(self, member_id: str) -> int:
+        """Return how long a member may be silent."""
+        timeout_ms: int = get_group_config(self.context.cluster, self.group_id, f"{self.type}.session.timeout.ms")
+        return timeout_ms
 
     def start_timer_to_remove_member(
         self,
@@ -236,6 +255,10 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             name = f"Static member {member_id} with instance id {instance_id}"
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{name} was fenced by member {member.member_id}.")
         return member
+
+    def check_room_for_member(self, member_id: str, instance_id: str | None = None) -> None:
+        if instance_id not in self.static:
+            super().check_room_for_member(member_id)
 
     def find_static_member(self, instance_id: str | None) -> Member | None:
         """Return the member with this instance id, even while it is away; None if there is none."""

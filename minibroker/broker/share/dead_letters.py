@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import process_items_in_slices
+from minibroker.broker.clock import run_steps_in_slices
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
@@ -105,7 +105,7 @@ class _DeadLetterWriting:
     def start_writing(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        process_items_in_slices(self._cluster.clock, lambda _: None, self._write_dead_letters_or_retry(), lambda: None)
+        run_steps_in_slices(self._cluster.clock, self._write_dead_letters_or_retry())
 
     def _write_dead_letters_or_retry(self) -> Steps[None]:
         try:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import process_items_in_slices
+from minibroker.broker.clock import run_steps_in_slices
 from minibroker.broker.configs.group_settings import OFFSET_RESET, get_group_config, parse_duration_ms
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.share.dead_letters import DeadLetters
@@ -188,7 +188,7 @@ class SharePartitions:
 
     def _end_session_of_lost_client(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            process_items_in_slices(self.cluster.clock, lambda _: None, self.end_share_session(key), lambda: None)
+            run_steps_in_slices(self.cluster.clock, self.end_share_session(key))
 
     # --- changes of partitions ----------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.consumer import classic_metadata, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
@@ -61,7 +60,7 @@ class ConsumerGroup(ConsumerGroupState):
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.make_uuid()) if is_new else request.member_id
         update = ConsumerGroupUpdate(self)
-        update.check_room_for_member(member_id, request.group_instance_id)
+        self.check_room_for_member(member_id, request.group_instance_id)
         self._check_classic_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
             promise.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
@@ -263,17 +262,9 @@ class ConsumerGroup(ConsumerGroupState):
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self.schedule_revocation_timeout(member, "partitions")
 
-    def restart_session_timeout(self, member_id: str) -> None:
-        """Restart a member's session, after which it is removed."""
+    def get_session_timeout_ms(self, member_id: str) -> int:
         classic = self.members[member_id].classic
-        timeout_ms = (
-            get_group_config(self.context.cluster, self.group_id, "consumer.session.timeout.ms")
-            if classic is None
-            else classic.session_timeout_ms
-        )
-        self.start_timer_to_remove_member(
-            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
-        )
+        return super().get_session_timeout_ms(member_id) if classic is None else classic.session_timeout_ms
 
     def schedule_rebalance_timeout(self, before: ConsumerMember, after: ConsumerMember) -> None:
         """Give a member its rebalance timeout to revoke partitions, if it must since this change."""

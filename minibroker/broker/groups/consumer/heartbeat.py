@@ -46,7 +46,7 @@ def handle_consumer_heartbeat(
         _remove_leaving_member(coordinator.get_consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     group, update = _find_group_to_update(coordinator, request)
-    update.check_room_for_member(request.member_id, request.instance_id)
+    group.check_room_for_member(request.member_id, request.instance_id)
     member_id = request.member_id or format_uuid(coordinator.cluster.make_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_or_make_member(update, request, member_id, owned)

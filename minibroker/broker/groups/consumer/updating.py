@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from minibroker.broker.clock import process_items_in_slices
+from minibroker.broker.clock import run_steps_in_slices
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
@@ -32,7 +32,7 @@ from minibroker.broker.groups.heartbeats import JOINING_EPOCH
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.steps import Steps, split_into_portions
 
 log = logging.getLogger("minibroker.groups")
@@ -61,14 +61,6 @@ class ConsumerGroupUpdate:
         self._image = self._cluster.image
 
     # --- members --------------------------------------------------------------------------------
-
-    def check_room_for_member(self, member_id: str, instance_id: str | None) -> None:
-        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
-        limit = self._cluster.settings["group.consumer.max.size"]
-        known = member_id in self.members or instance_id in self.group.static
-        if len(self.members) >= limit and not known:
-            message = f"The consumer group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def record_member_and_detect_changes(self, before: ConsumerMember, member: ConsumerMember) -> bool:
         """Record what a member says of itself; return whether its subscription differs from that of `before`.
@@ -253,16 +245,7 @@ def resolve_subscribed_patterns_soon(group: ConsumerGroupState) -> None:
         group.resolved_commit = cluster.commits
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
-        cluster.clock.call_later(
-            0,
-            lambda: process_items_in_slices(
-                cluster.clock, _ignore_results, _resolve_subscribed_patterns(group), _ignore_results
-            ),
-        )
-
-
-def _ignore_results(*_: None) -> None:
-    """Do nothing: the steps do it."""
+        cluster.clock.call_later(0, lambda: run_steps_in_slices(cluster.clock, _resolve_subscribed_patterns(group)))
 
 
 def _resolve_subscribed_patterns(group: ConsumerGroupState) -> Steps[None]:

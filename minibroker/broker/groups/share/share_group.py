@@ -14,7 +14,6 @@ from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
-from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.heartbeats import make_fenced_epoch_error
@@ -126,7 +125,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 changes += [change for each in self._iterate_target_records(target, epoch) for change in each]
             else:
                 self.append_changes(changes)
-                self._restart_session_timeout(member.member_id)
+                self.restart_session_timeout(member.member_id)
                 target, changes = (yield from self._make_and_record_target_in_steps(members, indexes, epoch)), []
                 if self.members.get(member.member_id) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
@@ -136,7 +135,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             if reconciled != member:
                 changes.append(_make_current_assignment_record(self.group_id, reconciled))
         self.append_changes(changes)
-        self._restart_session_timeout(member.member_id)
+        self.restart_session_timeout(member.member_id)
         return self.members[member.member_id]
 
     def remove_members(self, members: Sequence[ShareMember]) -> None:
@@ -370,14 +369,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     def restart_timers_after_load(self) -> None:
         for member_id in list(self.members):
-            self._restart_session_timeout(member_id)
-
-    def _restart_session_timeout(self, member_id: str) -> None:
-        """Restart a member's session, after which it is removed."""
-        timeout_ms = get_group_config(self.context.cluster, self.group_id, "share.session.timeout.ms")
-        self.start_timer_to_remove_member(
-            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
-        )
+            self.restart_session_timeout(member_id)
 
     applied = {
         messages.ShareGroupMetadataKey: _apply_group_epoch_record,

@@ -15,7 +15,7 @@ from minibroker.broker.groups.heartbeats import (
 )
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
 from minibroker.broker.share.states import UNSET, ShareKey
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from minibroker.protocol.steps import WAITING, Steps
 
@@ -114,9 +114,6 @@ def _find_or_make_group(coordinator: GroupCoordinator, request: ShareGroupHeartb
 def _find_or_make_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
     """Return the member as it was before this request. Raises KafkaError."""
     if request.member_epoch == JOINING_EPOCH and request.member_id not in group.members:
-        limit = group.context.cluster.settings["group.share.max.size"]
-        if len(group.members) >= limit:
-            message = f"The share group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        group.check_room_for_member(request.member_id)
         return ShareMember(request.member_id)
     return group.get_member_of_epoch(request.member_id, request.member_epoch)

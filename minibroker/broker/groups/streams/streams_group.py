@@ -167,13 +167,6 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             self.restart_session_timeout(member.member_id)
             self.schedule_rebalance_timeout(member)
 
-    def restart_session_timeout(self, member_id: str) -> None:
-        """Restart a member's session, after which it is removed."""
-        timeout_ms = get_group_config(self.context.cluster, self.group_id, "streams.session.timeout.ms")
-        self.start_timer_to_remove_member(
-            member_id, TimerPurpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
-        )
-
     def schedule_rebalance_timeout(self, member: StreamsMember) -> None:
         """Give a member its rebalance timeout to give up tasks, if it must."""
         if member.state is MemberState.UNREVOKED_TASKS:

@@ -63,7 +63,7 @@ def handle_streams_heartbeat(
     is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
     update = StreamsGroupUpdate(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
-        update.check_room_for_member(request.member_id, request.instance_id)
+        group.check_room_for_member(request.member_id, request.instance_id)
     before = _find_or_make_member(update, request, owned)
     after = _apply_heartbeat(before, request, caller)
     update.record_member_and_detect_changes(before, after)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from minibroker.broker.clock import process_items_in_slices
+from minibroker.broker.clock import run_steps_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, get_group_config
 from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.group import Group
@@ -88,14 +88,6 @@ class StreamsGroupUpdate:
         self._cluster = group.context.cluster
 
     # --- members and topology ---------------------------------------------------------------------
-
-    def check_room_for_member(self, member_id: str, instance_id: str | None) -> None:
-        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
-        limit = self._cluster.settings["group.streams.max.size"]
-        known = member_id in self.members or instance_id in self.group.static
-        if len(self.members) >= limit and not known:
-            message = f"The streams group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def record_member_and_detect_changes(self, before: StreamsMember, member: StreamsMember) -> None:
         """Record what a member says of itself, if it is new or has changed."""
@@ -395,16 +387,7 @@ def make_target_assignments_soon(group: StreamsGroup) -> None:
     if not group.is_assigning:
         group.is_assigning = True
         cluster = group.context.cluster
-        cluster.clock.call_later(
-            0,
-            lambda: process_items_in_slices(
-                cluster.clock, _ignore_results, make_target_assignments(group), _ignore_results
-            ),
-        )
-
-
-def _ignore_results(*_: None) -> None:
-    """Do nothing: the steps do it."""
+        cluster.clock.call_later(0, lambda: run_steps_in_slices(cluster.clock, make_target_assignments(group)))
 
 
 def make_target_assignments(group: StreamsGroup) -> Steps[None]:
