@@ -23,7 +23,7 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, HandoverState, collect_state
 from minibroker.cli.main import main
-from minibroker.cli.topics.topics_config import SET
+from minibroker.cli.topics.topics_command import SET
 from minibroker.client.client_errors import check_error_code
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.testing import Broker

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from minibroker.broker.clock import Clock, Timer
 from minibroker.broker.configs.group_settings import get_group_config
-from minibroker.broker.groups.consumer.timers import MemberTimers, TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
 from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
@@ -23,10 +23,54 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 FIRST_EPOCH = 1
 NEVER = -1
 FIRST_COMMIT_WITH_MEMBER_EPOCHS = 9
-
 log = logging.getLogger("minibroker.groups")
-
 AGAIN_MS = 1000  # after the removal of a member could not be recorded
+
+
+class TimerPurpose(Enum):
+    """What a timer waits for."""
+
+    SESSION = "to be heard of"
+    REVOCATION = "to give up partitions"
+    JOIN = "to join again, with the classic protocol"
+    SYNC = "to ask for its assignment, with the classic protocol"
+
+
+class MemberTimers:
+    """The timers of one group's members, by member and purpose: at most one of each runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[tuple[str, TimerPurpose], Timer] = {}
+
+    def start_timer(
+        self, member_id: str, purpose: TimerPurpose, delay_ms: float, call_on_expiry: Callable[[], None]
+    ) -> None:
+        """Call `call_on_expiry` after the delay; a timer that runs already is restarted."""
+        self.cancel_timers(member_id, purpose)
+
+        def call_expired() -> None:
+            del self._timers[member_id, purpose]
+            call_on_expiry()
+
+        self._timers[member_id, purpose] = self._clock.call_later(delay_ms, call_expired)
+
+    def is_running(self, member_id: str, purpose: TimerPurpose) -> bool:
+        """Return whether the member's timer for this runs."""
+        return (member_id, purpose) in self._timers
+
+    def cancel_timers(self, member_id: str, *purposes: TimerPurpose) -> None:
+        """Cancel the member's timers for these purposes, or all."""
+        for purpose in purposes or TimerPurpose:
+            timer = self._timers.pop((member_id, purpose), None)
+            if timer is not None:
+                timer.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel the timers of all members."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
 
 class GroupState(StrEnum):

@@ -79,8 +79,7 @@ def _check_and_apply_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
-    from minibroker.broker.groups.consumer.heartbeat import handle_consumer_heartbeat
-    from minibroker.broker.groups.consumer.heartbeat_checks import check_heartbeat_request
+    from minibroker.broker.groups.consumer.heartbeat import check_heartbeat_request, handle_consumer_heartbeat
 
     check_heartbeat_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups

@@ -1,29 +1,30 @@
-"""`minibroker groups`: list and delete groups of any Kafka, of all types, and offsets that they committed.
+"""`minibroker groups`: list, describe and delete groups of any Kafka, of all types, and their offsets.
 
-`groups_describe` shows a group and its offsets, `groups_reset` moves them.
+`groups_reset` moves the offsets.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import connect_client, delete_each_by_name
+from minibroker.cli.administration import TopicPartition, connect_client, delete_each_by_name
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_describe import describe
 from minibroker.cli.groups.groups_facts import (
+    DescribedGroup,
+    GroupMember,
     fetch_committed_offsets,
+    find_end_offsets,
     list_group_names,
     send_request_to_group_coordinator,
 )
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.groups.groups_share import delete_start_offsets
+from minibroker.cli.groups.groups_share import delete_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import TYPES, describe_group
 from minibroker.cli.shared import (
-    NamedCommand,
     WholeHelpGroup,
     make_json_option,
     make_names_completer,
@@ -47,7 +48,121 @@ STATES: Final = (
 )
 
 
-@click.command("delete-offsets", cls=NamedCommand)
+class GroupOffset(NamedTuple):
+    """A group's position in a partition; None if nothing is committed, or if the partition has no leader."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member: str | None
+    metadata: str
+
+
+class SharedOffset(NamedTuple):
+    """Where a share group begins to read a partition; None if it has not read it yet, or for an unknown lag."""
+
+    topic: str
+    partition: int
+    start: int | None
+    lag: int | None
+
+
+GroupOffsets = list[GroupOffset] | list[SharedOffset]
+
+
+@click.group(cls=WholeHelpGroup)
+def groups() -> None:
+    """List, describe, reset and delete groups.
+
+    \b
+    Example:
+        minibroker groups describe billing
+    """
+
+
+@groups.command()
+@click.argument("group", shell_complete=make_names_completer("groups"))
+@add_connection_options
+@make_json_option("Print a JSON object.")
+def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Show a group's members with their partitions, its offsets, and the lag.
+
+    These are the committed offsets, or the start offsets of a share group.
+
+    \b
+    Example:
+        minibroker groups describe billing
+    """
+    with connect_client(bootstrap) as client:
+        described = describe_group(client, group)
+        if described.state == "Dead":
+            raise make_not_found_error("group", group, list_group_names(client))
+        offsets = (
+            _list_share_group_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
+        )
+        host, _, port = client.address(described.coordinator).rpartition(":")
+    if as_json:
+        click.echo(json.dumps(_make_group_object(described, host, int(port), offsets)))
+    else:
+        _print_group(described, f"node {described.coordinator}, {host}:{port}", offsets)
+
+
+def _list_offsets(client: Client, group: DescribedGroup) -> list[GroupOffset]:
+    """Return a line for each partition with a committed offset or a member."""
+    owners: dict[TopicPartition, str] = {
+        (topic, index): member.member
+        for member in group.members
+        if isinstance(member, GroupMember)
+        for topic, indexes in member.partitions.items()
+        for index in indexes
+    }
+    positions = fetch_committed_offsets(client, group.group)
+    places = sorted(owners.keys() | positions.keys())
+    end_offsets = find_end_offsets(client, places)
+    lines = []
+    for place in places:
+        position, end = positions.get(place), end_offsets.get(place)
+        lag = None if position is None or end is None else end - position.offset
+        offset, metadata = (None, "") if position is None else position
+        lines.append(GroupOffset(*place, offset, end, lag, owners.get(place), metadata))
+    return lines
+
+
+def _list_share_group_offsets(client: Client, group: str) -> list[SharedOffset]:
+    return [SharedOffset(*place, *each) for place, each in sorted(list_start_offsets(client, group).items())]
+
+
+def _make_group_object(group: DescribedGroup, host: str, port: int, offsets: GroupOffsets) -> dict[str, Any]:
+    return {
+        **group._asdict(),
+        "coordinator": {"id": group.coordinator, "host": host.strip("[]"), "port": port},
+        "members": [member._asdict() for member in group.members],
+        "offsets": [offset._asdict() for offset in offsets],
+    }
+
+
+def _print_group(group: DescribedGroup, coordinator: str, offsets: GroupOffsets) -> None:
+    row = [group.group, group.state, group.type, group.assignor, coordinator]
+    print_table(["group", "state", "type", "assignor", "coordinator"], [row])
+    if group.members:
+        click.echo()
+        rows = [
+            [_format_assignment(cell) if isinstance(cell, dict) else cell for cell in each] for each in group.members
+        ]
+        print_table(group.members[0]._fields, rows)
+    if offsets:
+        click.echo()
+        print_table(offsets[0]._fields, offsets)
+
+
+def _format_assignment(partitions: dict[str, list[int]]) -> str:
+    """Like `orders:0,1 payments:3`."""
+    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in partitions.items())
+
+
+@groups.command("delete-offsets")
 @click.argument("group", shell_complete=make_names_completer("groups"))
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, required=True, help="Can be repeated.",
               shell_complete=make_names_completer("topics"))  # fmt: skip
@@ -106,16 +221,6 @@ def _delete_committed_offsets(client: Client, group: str, topics: Iterable[str])
         for each in answer.topics:
             codes[each.name] = next((part.error_code for part in each.partitions if part.error_code), 0)
     return codes
-
-
-@click.group(cls=WholeHelpGroup)
-def groups() -> None:
-    """List, describe, reset and delete groups.
-
-    \b
-    Example:
-        minibroker groups describe billing
-    """
 
 
 @groups.command("list")
@@ -202,6 +307,4 @@ def _delete_group(client: Client, name: str) -> None:
     check_error_code(answer.error_code, f"cannot delete {name}")
 
 
-groups.add_command(describe)
 groups.add_command(reset_offsets)
-groups.add_command(delete_offsets)

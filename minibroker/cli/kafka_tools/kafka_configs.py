@@ -18,7 +18,7 @@ from minibroker.cli.administration import (
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.kafka_tools.tool_options import choose_action, make_server_options, parse_configs
 from minibroker.cli.shared import make_operation_error
-from minibroker.cli.topics.topics_config import DELETE, SET
+from minibroker.cli.topics.topics_command import DELETE, SET
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

@@ -10,8 +10,8 @@ import click
 
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.groups.groups_command import delete as delete_command
+from minibroker.cli.groups.groups_command import describe as describe_command
 from minibroker.cli.groups.groups_command import list_groups
-from minibroker.cli.groups.groups_describe import describe as describe_command
 from minibroker.cli.groups.groups_reset import reset_offsets
 from minibroker.cli.kafka_tools.tool_options import choose_action, make_server_options, run_command
 

@@ -16,7 +16,7 @@ from minibroker.cli.kafka_tools.tool_options import (
 )
 from minibroker.cli.shared import make_operation_error
 from minibroker.cli.topics import topics_command
-from minibroker.cli.topics.topics_config import alter
+from minibroker.cli.topics.topics_command import alter
 from minibroker.protocol.primitives import format_uuid
 
 if TYPE_CHECKING:

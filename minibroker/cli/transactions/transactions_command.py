@@ -48,7 +48,17 @@ class OpenTransaction(NamedTuple):
     last_ms: int
 
 
-@click.command("find-hanging")
+@click.group(cls=WholeHelpGroup)
+def transactions() -> None:
+    """List, describe and abort transactions.
+
+    \b
+    Example:
+        minibroker transactions describe orders-1
+    """
+
+
+@transactions.command("find-hanging")
 @click.option("--topic", help="Only the partitions of this topic.", shell_complete=make_names_completer("topics"))
 @click.option(
     "--max-transaction-timeout",
@@ -76,7 +86,7 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
     print_rows_or_json([each._asdict() for each in hanging], OpenTransaction._fields, as_json)
 
 
-@click.command()
+@transactions.command()
 @click.option("--topic", required=True, help="The topic.", shell_complete=make_names_completer("topics"))
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
@@ -187,16 +197,6 @@ def _abort_transaction(client: Client, transaction: OpenTransaction) -> None:
     client.check(code, f"cannot abort in {transaction.topic}-{transaction.partition}", transaction.leader)
 
 
-@click.group(cls=WholeHelpGroup)
-def transactions() -> None:
-    """List, describe and abort transactions.
-
-    \b
-    Example:
-        minibroker transactions describe orders-1
-    """
-
-
 @transactions.command("list")
 @click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in this state.")
 @add_connection_options
@@ -273,7 +273,3 @@ def _describe_transaction(client: Client, transactional_id: str) -> dict[str, An
         "start_ms": None if state.transaction_start_time_ms < 0 else state.transaction_start_time_ms,
         "partitions": [f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions],
     }
-
-
-transactions.add_command(abort)
-transactions.add_command(find_hanging)

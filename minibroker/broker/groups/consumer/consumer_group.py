@@ -23,9 +23,9 @@ from minibroker.broker.groups.consumer.member import (
     remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
-from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.consumer.updating import ConsumerGroupUpdate
 from minibroker.broker.groups.group import Caller
+from minibroker.broker.groups.reconciling_group import TimerPurpose
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import format_first_names
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

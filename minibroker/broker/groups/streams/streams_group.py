@@ -12,12 +12,11 @@ from typing import Any
 from minibroker.broker.clock import Timer
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.consumer.timers import TimerPurpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import GroupChange, encode_group_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
-from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
+from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup, TimerPurpose
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
