@@ -1,19 +1,21 @@
 """The records of a partition: a page of them from an offset on, a search, and each one with the bytes of its batch.
 
-A search ends after a while: its answer says where to go on.
+A search ends after a while: its answer says where to go on. Records are also shown as their schemas say, where the
+broker has a registry. The loop finds the schemas that records name, since it owns the registry's state. A thread
+decodes: data may be large, and a few bytes may stand for a million items.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.decoded_records import UndecodedRecord, add_decoded_values, find_decoder, get_undecoded_record
 from minibroker.explorer.log_pages import (
     BytesBeginning,
     MatchesRecord,
@@ -32,13 +34,19 @@ from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.protocol.records.varints import Bytes
+from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, format_json
+from minibroker.registry.formats.format_decoding import read_schema_id
 from minibroker.registry.formats.java_json import make_json_decoder
+from minibroker.registry.formats.schema import InvalidSchema
+from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.log_reading import Record
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
+SECONDS: Final = 1.0  # for all records of a page; the others are shown as they are, and say so
+STOPPED: Final = "those before it took too long; open it to decode it alone"
 MOST_RECORDS: Final = 500
 LISTED_BYTES: Final = 2_000  # of a key or a value
 WHOLE_BYTES: Final = 1 << 20
@@ -46,11 +54,91 @@ INDENTED_TIMES: Final = 20  # what a value grows by at most
 PIECE_BYTES: Final = 256 << 10  # of a value, to be searched: memory for it all takes longer than the search
 ANY_SIZE: Final = 1
 NOT_FOUND: Final = -1
-
 # Nothing in it is for a browser to show or to run.
 AS_FILE: Final = {"content-disposition": "attachment", "x-content-type-options": "nosniff", "cache-control": "no-store"}
-
 SearchedPart = Literal["any", "key", "value", "header"]
+
+
+class UndecodedRecord(NamedTuple):
+    """What of a record may be decoded."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def get_undecoded_record(shown: dict[str, Any]) -> UndecodedRecord:
+    """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
+    headers = tuple((name, _decode_shown_bytes(content)) for name, content in shown["headers"])
+    return UndecodedRecord(_decode_shown_bytes(shown["key"]), _decode_shown_bytes(shown["value"]), headers)
+
+
+def _decode_shown_bytes(content: dict[str, Any] | None) -> bytes | None:
+    return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
+
+
+async def find_decoder(broker: Broker, records: list[UndecodedRecord]) -> Decoder | None:
+    """Return a decoder with the schemas that records name, or None without a registry that can be read."""
+    if broker.has_registry:
+        with suppress(RegistryError):
+            return Decoder(PrefetchedSchemas(await broker.registry.read_schema_source(), records))
+    return None
+
+
+class PrefetchedSchemas:
+    """The schemas that some records name."""
+
+    def __init__(self, source: SchemaSource, records: Iterable[UndecodedRecord]) -> None:
+        self._found: dict[int | str, WireSchema | Exception] = {}
+        for record in records:
+            for data, is_key in ((record.key, True), (record.value, False)):
+                named = read_schema_id(data, record.headers, key=is_key)
+                if named is not None:
+                    self._look_up_schema(source, named.schema if isinstance(named.schema, int) else str(named.schema))
+
+    def _look_up_schema(self, source: SchemaSource, id_or_guid: int | str) -> None:
+        if id_or_guid not in self._found:
+            try:
+                self._found[id_or_guid] = source.find_schema(id_or_guid)
+            except (LookupError, InvalidSchema) as error:
+                self._found[id_or_guid] = error
+
+    def find_schema(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
+        found = self._found[named]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def add_decoded_values(
+    decoder: Decoder, records: list[UndecodedRecord], shown: list[dict[str, Any]], max_bytes: int
+) -> None:
+    """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
+    until = time.monotonic() + SECONDS
+    for record, said in zip(records, shown, strict=True):
+        for name, data in (("key", record.key), ("value", record.value)):
+            if data is None or len(data) > max_bytes:
+                continue
+            left = until - time.monotonic()
+            if left > 0:
+                said[name] |= _decode_record(decoder, record, data, max_bytes, left, is_key=name == "key")
+            elif read_schema_id(data, record.headers, key=name == "key") is not None:
+                said[name]["undecoded"] = STOPPED
+
+
+def _decode_record(
+    decoder: Decoder, record: UndecodedRecord, data: bytes, max_bytes: int, seconds: float, *, is_key: bool
+) -> dict[str, str]:
+    named = read_schema_id(data, record.headers, key=is_key)
+    if named is None:
+        return {}
+    try:
+        value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
+        text = format_json(value, indent=2, max_length=max_bytes)
+    except (DecodingError, TypeError, ValueError) as error:
+        return {"undecoded": make_legible(str(error))}
+    return {"decoded": text, "schema": str(named.schema)}
 
 
 def make_record_routes(broker: Broker) -> Routes:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from minibroker.quantities import Duration
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.delegation_routes import add_delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import (
     KINDS,
@@ -33,6 +32,7 @@ from minibroker.testing.control.models import (
 from minibroker.testing.control.registry_routes import add_registry_fault_routes, add_registry_routes
 from minibroker.testing.control.request_routes import add_fault_routes, add_journal_routes
 from minibroker.testing.control.security_routes import (
+    add_delegation_routes,
     add_rights_routes,
     add_security_routes,
     add_token_routes,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.explorer import decoded_records
+from minibroker.explorer import records_view
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
@@ -64,7 +64,7 @@ def test_a_decoding_failure_shows_the_reason(explored: Broker, value: bytes, rea
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode all records of a page, however slow the machine is."""
-    monkeypatch.setattr(decoded_records, "SECONDS", 60.0)
+    monkeypatch.setattr(records_view, "SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("patience")
@@ -113,7 +113,7 @@ def test_endlessly_nested_avro_records_are_not_decoded_completely(explored: Brok
 def test_decoding_of_a_record_stops_after_a_time_limit(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.registry.register("users-value", nested_empty_records(18))
     explored.produce("users", AVRO[:5])
-    monkeypatch.setattr(decoded_records, "SECONDS", 0.05)
+    monkeypatch.setattr(records_view, "SECONDS", 0.05)
     (record,) = listed(explored)
     assert "there was no time for more than its first" in record["value"]["undecoded"]
 
@@ -121,7 +121,7 @@ def test_decoding_of_a_record_stops_after_a_time_limit(explored: Broker, monkeyp
 def test_records_that_were_not_decoded_in_time_have_a_reason(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.registry.register("users-value", USER)
     explored.produce("users", AVRO, b"names no schema")
-    monkeypatch.setattr(decoded_records, "SECONDS", -1.0)
+    monkeypatch.setattr(records_view, "SECONDS", -1.0)
     first, second = (each["value"] for each in listed(explored))
     assert first["undecoded"].startswith("those before it took too long") and "undecoded" not in second
 
