@@ -85,13 +85,13 @@ def rows_of(size_bytes: int) -> pa.RecordBatch:
 def decoded(log: bytes, columns: Sequence[str] = ALL) -> list[pa.RecordBatch]:
     """The rows by the pipeline's decoder."""
     decoder = RecordsDecoder(PARTITION, ReadRequest("records", tuple(columns)), EVERYTHING)
-    return [*decoder.decode_data(log, "a.log", 0), *decoder.decode_rest()]
+    return [*decoder.decode_data(log, "a.log", 0), *decoder.decode_remaining_batches()]
 
 
 def scanned(log: bytes, verify_crc: bool) -> list[pa.RecordBatch]:
     """The rows of the batches table."""
     decoder = BatchesDecoder(PARTITION, ReadRequest("batches", SCANNED, verify_crc=verify_crc), EVERYTHING)
-    return [*decoder.decode_data(log, "a.log", 0), *decoder.decode_rest()]
+    return [*decoder.decode_data(log, "a.log", 0), *decoder.decode_remaining_batches()]
 
 
 def naive(log: bytes) -> pa.RecordBatch:

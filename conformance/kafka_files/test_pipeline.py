@@ -68,9 +68,9 @@ def source_of(written: Written, topic: str, **options: Any) -> DirectorySource:
 
 
 def test_the_partitions_are_those_of_the_cluster_without_internal_ones(directory: Written) -> None:
-    found = DirectorySource(str(directory.path)).partitions()
+    found = DirectorySource(str(directory.path)).list_partitions()
     assert set(found) == {each for each in partitions_of(directory) if not each.topic.startswith("__")}
-    assert DirectorySource(str(directory.path / METADATA)).partitions() == [("__cluster_metadata", 0)]
+    assert DirectorySource(str(directory.path / METADATA)).list_partitions() == [("__cluster_metadata", 0)]
 
 
 @pytest.mark.parametrize("splits", [0, 15])

@@ -188,7 +188,7 @@ WAYS = {
 def test_a_topic_is_read_with_every_security_protocol(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
     log = BrokerSource(addresses[listener], TopicSelection(("t",)), settings)
-    (partition,) = log.partitions()
+    (partition,) = log.list_partitions()
     bounds = log.find_bounds([partition])[partition]
     (split,) = log.make_splits([OffsetRange(partition, *bounds)])
     values = [value for batch in log.read_split(split, ReadRequest("records", ("value",))) for value in batch["value"]]

@@ -204,7 +204,7 @@ class BrokerLifecycle:
         del self.cluster.nodes[node_id]
         fence_leaving_node(self.cluster, node)
 
-    async def bring_node_back(self, node_id: int, listeners: list[BoundListener]) -> None:
+    async def restart_node(self, node_id: int, listeners: list[BoundListener]) -> None:
         """Bring a node back on the same addresses; its replicas catch up."""
         node = self.cluster.nodes[node_id] = self._nodes[node_id]
         slots = self.cluster.settings["max.incremental.fetch.session.cache.slots"]

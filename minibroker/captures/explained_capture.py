@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from minibroker.captures.kafka_streams import SIZE_BYTES, Conversation, Frame, Pair
+from minibroker.captures.kafka_streams import SIZE_BYTES, Conversation, Frame, RequestAnswerPair
 from minibroker.captures.tcp_streams import Connection
 from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.explaining.embedded import explain_sasl_token
@@ -25,7 +25,7 @@ class NumberedPair(NamedTuple):
 
     number: int
     connection: Connection
-    pair: Pair
+    pair: RequestAnswerPair
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ _TLS: Final = re.compile(rb"\x16\x03[\x00-\x04]")
 _REQUEST_PLACE: Final = re.compile(rb"(?=[\x00-\x06][\x00-\xff]{3}\x00[\x00-\xff]\x00[\x00-\xff])")
 _ANSWER_PLACE: Final = re.compile(rb"(?=[\x00-\x06])")
 
-LooksRight = Callable[[bytes, int], bool]
+LooksLikeFrame = Callable[[bytes, int], bool]
 
 
 class Frame(NamedTuple):
@@ -65,14 +65,14 @@ class Frame(NamedTuple):
         return found[1], found[2]
 
 
-class Skipped(NamedTuple):
+class SkippedStreamBytes(NamedTuple):
     """Bytes of a stream that belong to no frame."""
 
     position: int
     size_bytes: int
 
 
-class Pair(NamedTuple):
+class RequestAnswerPair(NamedTuple):
     """A request and its answer; None for one that is not there."""
 
     request: Frame | None
@@ -95,7 +95,7 @@ class Conversation(NamedTuple):
     """The requests and answers of a connection, in the order of the requests, and what is to be said about it."""
 
     connection: Connection
-    pairs: list[Pair]
+    pairs: list[RequestAnswerPair]
     notes: list[str]
 
 
@@ -162,17 +162,19 @@ def _can_decode_request(frame: bytes, key: ApiKey, version: int) -> bool:
     return True
 
 
-def _make_check_of_answer_ids(awaited_correlation_ids: set[int | None]) -> LooksRight:
-    def looks_right(data: bytes, position: int) -> bool:
+def _make_check_of_answer_ids(awaited_correlation_ids: set[int | None]) -> LooksLikeFrame:
+    def looks_like_answer(data: bytes, position: int) -> bool:
         if position + _ANSWER.size > len(data):
             return False
         size, correlation_id = _ANSWER.unpack_from(data, position)
         return SIZE_BYTES <= size <= MAX_FRAME_BYTES and correlation_id in awaited_correlation_ids
 
-    return looks_right
+    return looks_like_answer
 
 
-def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[bytes]) -> Iterator[Frame | Skipped]:
+def _iterate_frames(
+    stream: Stream, looks_like_frame: LooksLikeFrame, possible_starts: re.Pattern[bytes]
+) -> Iterator[Frame | SkippedStreamBytes]:
     """Yield all frames, and the bytes between them that are none."""
     next_position, in_step = 0, stream.has_begin
     for run in stream.runs:
@@ -182,10 +184,10 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
         while at < len(run.data):
             size = _SIZE.unpack_from(run.data, at)[0] if len(run.data) - at >= SIZE_BYTES else 0
             if not in_step or not 0 <= size <= MAX_FRAME_BYTES:
-                place = _find_next_frame(run.data, at, looks_right, places)
+                place = _find_next_frame(run.data, at, looks_like_frame, possible_starts)
                 in_step = True
                 if place > at:
-                    yield Skipped(run.start + at, place - at)
+                    yield SkippedStreamBytes(run.start + at, place - at)
                     at = place
                     continue
             end = at + SIZE_BYTES + size
@@ -195,13 +197,15 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
         next_position = run.start + at
 
 
-def _find_next_frame(data: bytes, at: int, looks_right: LooksRight, places: re.Pattern[bytes]) -> int:
+def _find_next_frame(
+    data: bytes, position: int, looks_like_frame: LooksLikeFrame, possible_starts: re.Pattern[bytes]
+) -> int:
     """Return where a frame begins that reaches the end of the data or another frame; the end if there is none."""
-    for match in places.finditer(data, at):
+    for match in possible_starts.finditer(data, position):
         place = match.start()
-        if looks_right(data, place):
+        if looks_like_frame(data, place):
             end = place + SIZE_BYTES + _SIZE.unpack_from(data, place)[0]
-            if end >= len(data) or looks_right(data, end):
+            if end >= len(data) or looks_like_frame(data, end):
                 return place
     return len(data)
 
@@ -227,13 +231,13 @@ def _mark_sasl_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
         yield frame._replace(is_token=is_token)
 
 
-def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
+def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[RequestAnswerPair]:
     """Return each request with its answer, then the answers without a request. Brokers answer in order."""
     waiting: dict[int | None, list[int]] = {}
     for index, request in reversed(list(enumerate(requests))):
         waiting.setdefault(None if request.is_token else request.correlation_id, []).append(index)
     found: dict[int, Frame] = {}
-    alone: list[Pair] = []
+    alone: list[RequestAnswerPair] = []
     last = -1
     for answer in answers:
         tokens = waiting.get(None, [])
@@ -244,12 +248,14 @@ def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
             last = waiting[answer.correlation_id_of_answer].pop()
             found[last] = answer
         else:
-            alone.append(Pair(None, answer))
-    return [Pair(request, found.get(index)) for index, request in enumerate(requests)] + alone
+            alone.append(RequestAnswerPair(None, answer))
+    return [RequestAnswerPair(request, found.get(index)) for index, request in enumerate(requests)] + alone
 
 
 def _iterate_notes_about_skipped_bytes(
-    connection: Connection, request_frames: list[Frame | Skipped], answer_frames: list[Frame | Skipped]
+    connection: Connection,
+    request_frames: list[Frame | SkippedStreamBytes],
+    answer_frames: list[Frame | SkippedStreamBytes],
 ) -> Iterator[str]:
     for stream, frames, side in (
         (connection.to_server, request_frames, "client"),
@@ -261,6 +267,6 @@ def _iterate_notes_about_skipped_bytes(
             yield f"{stream.missing_bytes:,} bytes of the {side} are not in the capture"
         if stream.repeated_bytes:
             yield f"{stream.repeated_bytes:,} bytes of the {side} came more than once"
-        skipped = sum(each.size_bytes for each in frames if isinstance(each, Skipped))
+        skipped = sum(each.size_bytes for each in frames if isinstance(each, SkippedStreamBytes))
         if skipped:
             yield f"{skipped:,} bytes of the {side} belong to no frame whose begin is known"

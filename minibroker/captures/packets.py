@@ -15,7 +15,7 @@ _RAW: Final = (12, 14, 101, 228, 229)
 _VERSION_4: Final = 4
 
 
-class Malformed(ValueError):
+class MalformedPacket(ValueError):
     """A file that is no capture, or of a kind that cannot be read; the message says why."""
 
 
@@ -92,7 +92,7 @@ def _make_pcap_reader(data: bytes) -> Any:
     try:
         return dpkt.pcapng.Reader(file) if data[:4] == PCAPNG_MAGIC else dpkt.pcap.Reader(file)
     except (dpkt.Error, ValueError) as error:
-        raise Malformed(f"the file is no capture: {str(error) or type(error).__name__}") from None
+        raise MalformedPacket(f"the file is no capture: {str(error) or type(error).__name__}") from None
 
 
 def _find_link_layer_decoder(link_type: int) -> Any:
@@ -104,7 +104,7 @@ def _find_link_layer_decoder(link_type: int) -> Any:
         return _decode_raw_ip_packet
     if link_type not in by_type:
         known = "Ethernet, loopback, Linux's any, and IP"
-        raise Malformed(f"packets of link type {link_type} are not known, only those of {known}")
+        raise MalformedPacket(f"packets of link type {link_type} are not known, only those of {known}")
     return lambda packet: by_type[link_type](packet).data
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from minibroker.captures.packets import Address, Malformed
+from minibroker.captures.packets import Address, MalformedPacket
 from minibroker.captures.tcp_streams import Connection, make_stream
 from minibroker.protocol.legible import make_legible
 
@@ -42,7 +42,7 @@ def iterate_connections(text: str) -> Iterator[Connection]:
             elif line.strip() and not line.startswith("Filter:"):
                 data[line.startswith("\t")].extend(_parse_hex_line(line))
         if len(nodes) != 2 or not any(node.host for node in nodes):  # of TLS, tshark 4.0 names only one
-            raise Malformed("tshark found no such stream: -d tcp.port==9093,tls says that a port speaks TLS")
+            raise MalformedPacket("tshark found no such stream: -d tcp.port==9093,tls says that a port speaks TLS")
         client, server = nodes
         yield Connection(client, server, make_stream(bytes(data[0])), make_stream(bytes(data[1])), has_begin=False)
 
@@ -51,4 +51,4 @@ def _parse_hex_line(line: str) -> bytes:
     try:
         return bytes.fromhex(line)
     except ValueError:
-        raise Malformed(f"{line[:40]!r} is no line of hex: -z follow needs the mode raw") from None
+        raise MalformedPacket(f"{line[:40]!r} is no line of hex: -z follow needs the mode raw") from None

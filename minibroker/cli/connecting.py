@@ -101,7 +101,7 @@ def add_client_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--bootstrap-server`, `--command-config`, `--client` and `--log-level`, as argument `bootstrap`."""
 
     @functools.wraps(command)
-    def with_bootstrap(
+    def call_with_bootstrap(
         *args: Any,
         servers: str | None,
         client: tuple[tuple[str, str], ...],
@@ -113,7 +113,7 @@ def add_client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, bootstrap=bootstrap, **kwargs)
 
     server = make_server_option(f"A broker of any Kafka.  [env var: {variables.SERVER}; default: {DEFAULT_SERVER}]")
-    return server(add_client_setting_options(add_log_level_option(with_bootstrap)))
+    return server(add_client_setting_options(add_log_level_option(call_with_bootstrap)))
 
 
 def add_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +162,7 @@ def add_client_setting_options(command: Command) -> Callable[..., Any]:
     """`--command-config` and `--client`, as argument `client`: pairs of a name and a value; later ones override."""
 
     @functools.wraps(command)
-    def with_settings(
+    def call_with_client_settings(
         *args: Any, config_files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
     ) -> Any:
         return command(*args, client=merge_client_settings(config_files, client), **kwargs)
@@ -175,7 +175,7 @@ def add_client_setting_options(command: Command) -> Callable[..., Any]:
         multiple=True,
         help="Client settings, in a properties file.",
     )
-    return file(make_assignments_option("--client", "client", "One client setting.")(with_settings))
+    return file(make_assignments_option("--client", "client", "One client setting.")(call_with_client_settings))
 
 
 def merge_client_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

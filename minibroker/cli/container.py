@@ -31,7 +31,7 @@ LINES = (
 ALL_ADDRESSES = ("", "0.0.0.0", "::")
 
 
-class Announcement:
+class ListenerAnnouncement:
     """Prints the lines about what listens, each at once, also into a pipe, as the caller waits for them.
 
     They also make the ready file; with `as_kafka`, Kafka's lines follow the first of them. Raises InvalidOptions if
@@ -58,11 +58,11 @@ class Announcement:
                 self._ready_file,
                 "".join(f"{each}\n" for each in [*iterate_local_addresses(self._settings, listens), *named]),
             )
-        own = make_kafka_lines(self._settings["node.id"]) if self._as_kafka else []
+        own = make_log_lines_of_kafka_start(self._settings["node.id"]) if self._as_kafka else []
         print("\n".join([listens, *own, *others.values()]), flush=True)
 
 
-def make_kafka_lines(node: int, now: datetime | None = None) -> list[str]:
+def make_log_lines_of_kafka_start(node: int, now: datetime | None = None) -> list[str]:
     """Return the lines that Apache Kafka logs once it serves."""
     from datetime import datetime  # which other starts do not need
 

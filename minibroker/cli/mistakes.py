@@ -78,12 +78,14 @@ COMMANDS: Final = {
 }
 
 
-def make_no_command_error(context: click.Context, name: str, known: list[str]) -> click.UsageError:
+def make_no_command_error(context: click.Context, name: str, known_commands: list[str]) -> click.UsageError:
     """Return the error that a group of commands has no command of this name."""
     usual = COMMANDS.get(name)
     options = [option for each in context.command.get_params(context) for option in each.opts]
     guess = (
-        f"; did you mean {usual}?" if usual in (*known, *options) else format_suggestion_of_similar_name(name, known)
+        f"; did you mean {usual}?"
+        if usual in (*known_commands, *options)
+        else format_suggestion_of_similar_name(name, known_commands)
     )
     return click.UsageError(
         f"there is no command {_get_command_path(context)} {name}{guess or _get_help_hint(context)}"

@@ -30,13 +30,13 @@ FLAGS: Final = ("--metrics-tls", "--explorer", "--until-stdin-closes", "--tempor
 DEFAULTS: Final = {"nodes": 1, "log_level": "info", "log_format": "text"}
 
 
-def parse_plain_options(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
+def parse_plain_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     """Return the arguments of `serve` for words of a command line, or None if click has to read them."""
     if os.name != "posix" or sys.stdout is None or "_MINIBROKER_COMPLETE" in environment:
         return None
     options: dict[str, Any] = {"properties": None} | {_get_argument_name(name): None for name in ONE} | DEFAULTS
     options |= dict.fromkeys(MANY.values(), ()) | {_get_argument_name(name): False for name in FLAGS}
-    rest = iter(words)
+    rest = iter(arguments)
     for word in rest:
         name, equals, text = word.partition("=")
         if name in FLAGS and not equals:

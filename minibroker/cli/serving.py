@@ -21,7 +21,7 @@ from minibroker.operating_system import make_temporary_directory
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
     from minibroker.broker.process import ServeAlongside
-    from minibroker.cli.container import Announcement
+    from minibroker.cli.container import ListenerAnnouncement
     from minibroker.protocol.declare import Message
 
 LOG = logging.getLogger("minibroker")
@@ -68,7 +68,7 @@ def serve(
     from minibroker.broker.configuration import load_settings
     from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import serve_until_signal
-    from minibroker.cli.container import Announcement
+    from minibroker.cli.container import ListenerAnnouncement
 
     # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
     gc.freeze()
@@ -83,7 +83,7 @@ def serve(
                 LOG.warning(warning)
             if not (security or settings["test.security"] or "").startswith("SASL"):
                 _warn_of_open_listeners(settings)
-            announce = Announcement(settings, container, ready_file)
+            announce = ListenerAnnouncement(settings, container, ready_file)
             first: dict[str, Any] = {"first_records": _make_scram_records(scram), "first_cluster_id": cluster_id}
             first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
             first["until_stdin_closes"] = until_stdin_closes
@@ -168,7 +168,7 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
     return {name: password for name, _, password in (login.partition(":") for login in logins)}
 
 
-def _run_test_kit(settings: Settings, nodes: int, announce: Announcement, **options: Any) -> int:
+def _run_test_kit(settings: Settings, nodes: int, announce: ListenerAnnouncement, **options: Any) -> int:
     from minibroker.testing.serving_until_signal import ServingOptions, serve_until_signal
 
     try:

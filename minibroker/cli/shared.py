@@ -203,11 +203,11 @@ def make_operation_error(message: str) -> click.ClickException:
     return click.ClickException(join_lines(message))
 
 
-def make_not_found_error(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
-    """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
+def make_not_found_error(kind: str, name: str, known_names: Iterable[str]) -> click.ClickException:
+    """Return the error that the cluster has no topic, group or the like; `known_names` are those it has."""
     from minibroker.suggestions import format_suggestion_of_similar_name
 
-    advice = f"; {suggest_file_commands(name)}" if "/" in name else format_suggestion_of_similar_name(name, known)
+    advice = f"; {suggest_file_commands(name)}" if "/" in name else format_suggestion_of_similar_name(name, known_names)
     return make_operation_error(f"there is no {kind} {name}{advice}")
 
 
@@ -221,12 +221,12 @@ def describe_missing_partition(topic: str, index: int, count: int) -> str:
     return f"{topic} has no partition {index}, only {'0' if count == 1 else f'0 to {count - 1}'}"
 
 
-def make_names_completer(names: str) -> CompleteNames:
+def make_names_completer(kind_of_names: str) -> CompleteNames:
     """Return what completes a parameter in a shell: a function of `completing`, which is imported only then."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         completing = import_module("minibroker.cli.completing")
-        found: list[str] = getattr(completing, f"complete_{names}")(context, parameter, incomplete)
+        found: list[str] = getattr(completing, f"complete_{kind_of_names}")(context, parameter, incomplete)
         return found
 
     return complete

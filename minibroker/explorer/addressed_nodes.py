@@ -10,7 +10,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import read_request
-from minibroker.testing.seen.subjects import NamedSubjects, NameOf, find_subjects
+from minibroker.testing.seen.subjects import GetTopicName, NamedSubjects, find_subjects
 
 SIZE_BYTES: Final = 4
 KEY_AND_VERSION: Final = Struct(">hh")
@@ -19,7 +19,7 @@ TO_TRANSACTIONS: Final = (ApiKey.ADD_OFFSETS_TO_TXN,)  # also with a group
 TO_ANY: Final = (ApiKey.FIND_COORDINATOR,)
 
 
-def find_addressed_node(broker: Broker, frame: bytes, get_topic_name: NameOf) -> int | None:
+def find_addressed_node(broker: Broker, frame: bytes, get_topic_name: GetTopicName) -> int | None:
     """Return the node for a request with its size; None for any, and for bytes that are no request."""
     if len(frame) < SIZE_BYTES + KEY_AND_VERSION.size:
         return None

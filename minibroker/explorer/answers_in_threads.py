@@ -16,14 +16,14 @@ LARGE_BYTES: Final = 8 << 10  # of both frames: what is smaller is read in a few
 DEPTH: Final = 3  # of the rows of a tree in an answer
 
 
-async def read_in_thread(exchange: Exchange, read: Callable[[], Result]) -> Result:
-    """Return what `read` finds in an exchange. If that is large, a thread reads it."""
-    return read() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read)
+async def read_in_thread(exchange: Exchange, read_value: Callable[[], Result]) -> Result:
+    """Return what `read_value` finds in an exchange. If that is large, a thread reads it."""
+    return read_value() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read_value)
 
 
-async def make_answer_in_thread(make: Callable[[], Any]) -> Answer:
-    """Return the answer with what `make` returns."""
-    return Answer(await asyncio.to_thread(lambda: _encode_json(make(), DEPTH).encode()), kind=JSON)
+async def make_answer_in_thread(make_value: Callable[[], Any]) -> Answer:
+    """Return the answer with what `make_value` returns."""
+    return Answer(await asyncio.to_thread(lambda: _encode_json(make_value(), DEPTH).encode()), kind=JSON)
 
 
 def _encode_json(value: Any, depth: int) -> str:

@@ -42,15 +42,15 @@ def bundle_modules(first_path: str, read_module: ReadModule) -> str:
 
 
 def _collect_modules(
-    path: str, read_module: ReadModule, modules: dict[str, JavaScriptModule], importing: list[str]
+    path: str, read_module: ReadModule, modules: dict[str, JavaScriptModule], importing_paths: list[str]
 ) -> None:
     """Add a module behind all that it imports."""
-    if path in importing:
-        raise ValueError(f"{' imports '.join([*importing, path])}")
+    if path in importing_paths:
+        raise ValueError(f"{' imports '.join([*importing_paths, path])}")
     if path not in modules:
         module = parse_module(path, read_module(path))
         for imported, _ in module.imports:
-            _collect_modules(imported, read_module, modules, [*importing, path])
+            _collect_modules(imported, read_module, modules, [*importing_paths, path])
         modules[path] = module
 
 
@@ -65,35 +65,35 @@ def parse_module(path: str, text: str) -> JavaScriptModule:
     imports: list[tuple[str, str]] = []
     exports: dict[str, str] = {}
 
-    def beside(imported: str) -> str:
+    def resolve_imported_path(imported: str) -> str:
         return os.path.normpath(os.path.join(os.path.dirname(path), imported)).replace(os.sep, "/")
 
     at = _skip_comments_and_spaces(text, 0)
     while (found := _IMPORT.match(text, at)) is not None:
-        imports.append((beside(found["path"]), _declare_import(found)))
+        imports.append((resolve_imported_path(found["path"]), _declare_import(found)))
         at = _skip_comments_and_spaces(text, found.end())
 
-    def listed(found: re.Match[str]) -> str:
-        if found["path"] is None:
-            exports.update({outside: inside for inside, outside in _parse_imported_names(found["names"])})
+    def replace_export_list(match: re.Match[str]) -> str:
+        if match["path"] is None:
+            exports.update({outside: inside for inside, outside in _parse_imported_names(match["names"])})
         else:  # names of another module, which are not known here
             hidden = {
                 outside: f"$again{len(exports) + number}"
-                for number, (_, outside) in enumerate(_parse_imported_names(found["names"]))
+                for number, (_, outside) in enumerate(_parse_imported_names(match["names"]))
             }
             pairs = ", ".join(
-                f"{inside}: {hidden[outside]}" for inside, outside in _parse_imported_names(found["names"])
+                f"{inside}: {hidden[outside]}" for inside, outside in _parse_imported_names(match["names"])
             )
-            imports.append((beside(found["path"]), f"{{{pairs}}}"))
+            imports.append((resolve_imported_path(match["path"]), f"{{{pairs}}}"))
             exports.update(hidden)
-        return found["before"]
+        return match["before"]
 
-    def declared(found: re.Match[str]) -> str:
-        exports[found["name"]] = found["name"]
+    def replace_exported_declaration(match: re.Match[str]) -> str:
+        exports[match["name"]] = match["name"]
         return ""
 
-    code = _DECLARED.sub(declared, text[at:])
-    while (left := _LIST.sub(listed, code)) != code:  # a line may have several
+    code = _DECLARED.sub(replace_exported_declaration, text[at:])
+    while (left := _LIST.sub(replace_export_list, code)) != code:  # a line may have several
         code = left
     code, count = _DEFAULT.subn(f"const {_DEFAULT_NAME} = ", code)
     if count:
@@ -103,13 +103,13 @@ def parse_module(path: str, text: str) -> JavaScriptModule:
     return JavaScriptModule(imports, code, exports)
 
 
-def _declare_import(found: re.Match[str]) -> str:
+def _declare_import(match: re.Match[str]) -> str:
     """Return what an import declares: names, or the whole module."""
-    if found["all"] is not None:
-        return str(found["all"])
-    if found["default"] is not None:
-        return f"{{default: {found['default']}}}"
-    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _parse_imported_names(found["names"])) + "}"
+    if match["all"] is not None:
+        return str(match["all"])
+    if match["default"] is not None:
+        return f"{{default: {match['default']}}}"
+    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _parse_imported_names(match["names"])) + "}"
 
 
 def _parse_imported_names(names: str) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, find_topic_name
+from minibroker.testing.seen.subjects import GetTopicName, find_topic_name
 
 MOST: Final = 20
 
@@ -25,7 +25,7 @@ Effect = dict[str, str]
 Effects = Iterator[Effect]
 
 
-def list_effects(exchange: Exchange, get_topic_name: NameOf) -> list[Effect]:
+def describe_effects(exchange: Exchange, get_topic_name: GetTopicName) -> list[Effect]:
     """Return what the request changed, `MOST` at most."""
     read = _EFFECTS.get(exchange.api_key)
     request, answer = (exchange.request, exchange.answer) if read is not None else (None, None)
@@ -50,7 +50,7 @@ def _format_partitions(topic: str, partitions: Iterable[int]) -> str:
 # --- topics ---
 
 
-def _list_produced_records(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_produced_records(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     sent = {
         (find_topic_name(topic, get_topic_name), each.index): each
         for topic in request.topic_data
@@ -75,7 +75,7 @@ def _count_records(records: Any) -> int:
     return 0
 
 
-def _list_created_topics(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_created_topics(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     asked = {topic.name: topic for topic in request.topics}
     for topic in answer.topics:
         if not topic.error_code and not request.validate_only:
@@ -84,11 +84,11 @@ def _list_created_topics(request: Any, answer: Any, get_topic_name: NameOf) -> E
             yield _make_effect(f"created topic {topic.name}{said}", "topics", topic.name)
 
 
-def _list_deleted_topics(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_deleted_topics(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     yield from (_make_effect(f"deleted topic {topic.name}") for topic in answer.responses if not topic.error_code)
 
 
-def _list_added_partitions(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_added_partitions(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     done = {topic.name for topic in answer.results if not topic.error_code and not request.validate_only}
     for topic in request.topics:
         if topic.name in done:
@@ -97,7 +97,7 @@ def _list_added_partitions(request: Any, answer: Any, get_topic_name: NameOf) ->
             )
 
 
-def _list_deleted_records(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_deleted_records(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     for topic in answer.topics:
         for each in topic.partitions:
             if not each.error_code:
@@ -105,7 +105,7 @@ def _list_deleted_records(request: Any, answer: Any, get_topic_name: NameOf) -> 
                 yield _make_topic_effect(text, topic.name, each.partition_index)
 
 
-def _list_changed_configs(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_changed_configs(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     done = {(each.resource_type, each.resource_name) for each in answer.responses if not each.error_code}
     for resource in request.resources:
         if (resource.resource_type, resource.resource_name) in done and not request.validate_only:
@@ -117,7 +117,7 @@ def _list_changed_configs(request: Any, answer: Any, get_topic_name: NameOf) -> 
 # --- groups ---
 
 
-def _describe_effect_of_join_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_join_group(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if not answer.error_code:
         is_leader = " as its leader" if answer.leader == answer.member_id else ""
         text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
@@ -128,19 +128,19 @@ def _describe_effect_of_join_group(request: Any, answer: Any, get_topic_name: Na
         )
 
 
-def _describe_effect_of_sync_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_sync_group(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if not answer.error_code and request.assignments:
         text = f"assigned {format_count(len(request.assignments), 'member')} of {request.group_id}"
         yield _make_effect(text, "groups", request.group_id)
 
 
-def _describe_effect_of_leave_group(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_leave_group(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if not answer.error_code:
         members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
         yield _make_effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
 
 
-def _describe_effect_of_heartbeat(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_heartbeat(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if answer.error_code:
         return
     group = request.group_id
@@ -159,7 +159,7 @@ def _describe_effect_of_heartbeat(request: Any, answer: Any, get_topic_name: Nam
         yield _make_effect(f"it is assigned {said}", "groups", group)
 
 
-def _describe_effect_of_offset_commit(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_offset_commit(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     done = {
         (find_topic_name(topic, get_topic_name), each.partition_index)
         for topic in answer.topics
@@ -178,14 +178,14 @@ def _describe_effect_of_offset_commit(request: Any, answer: Any, get_topic_name:
 # --- transactions ---
 
 
-def _describe_effect_of_init_producer_id(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_init_producer_id(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if not answer.error_code:
         who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
         view = ("transactions", request.transactional_id) if request.transactional_id else ("",)
         yield _make_effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
 
 
-def _describe_partitions_added_to_transaction(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_partitions_added_to_transaction(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     results = [(request.v3_and_below_transactional_id, answer.results_by_topic_v3_and_below)]
     results += [(each.transactional_id, each.topic_results) for each in answer.results_by_transaction]
     checked = {each.transactional_id for each in request.transactions if each.verify_only}
@@ -198,21 +198,21 @@ def _describe_partitions_added_to_transaction(request: Any, answer: Any, get_top
                 yield _make_effect(text, "transactions", transactional_id)
 
 
-def _describe_effect_of_end_txn(request: Any, answer: Any, get_topic_name: NameOf) -> Effects:
+def _describe_effect_of_end_txn(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:
     if not answer.error_code:
         verb = "committed" if request.committed else "aborted"
         text = f"{verb} the transaction of {request.transactional_id}"
         yield _make_effect(text, "transactions", request.transactional_id)
 
 
-_EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
-    ApiKey.PRODUCE: _list_produced_records,
-    ApiKey.CREATE_TOPICS: _list_created_topics,
-    ApiKey.DELETE_TOPICS: _list_deleted_topics,
-    ApiKey.CREATE_PARTITIONS: _list_added_partitions,
-    ApiKey.DELETE_RECORDS: _list_deleted_records,
-    ApiKey.ALTER_CONFIGS: _list_changed_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _list_changed_configs,
+_EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, GetTopicName], Effects]]] = {
+    ApiKey.PRODUCE: _describe_produced_records,
+    ApiKey.CREATE_TOPICS: _describe_created_topics,
+    ApiKey.DELETE_TOPICS: _describe_deleted_topics,
+    ApiKey.CREATE_PARTITIONS: _describe_added_partitions,
+    ApiKey.DELETE_RECORDS: _describe_deleted_records,
+    ApiKey.ALTER_CONFIGS: _describe_changed_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _describe_changed_configs,
     ApiKey.JOIN_GROUP: _describe_effect_of_join_group,
     ApiKey.SYNC_GROUP: _describe_effect_of_sync_group,
     ApiKey.LEAVE_GROUP: _describe_effect_of_leave_group,

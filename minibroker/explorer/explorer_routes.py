@@ -28,9 +28,9 @@ from minibroker.protocol.legible import make_legible
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.http_errors import make_status_name_and_message
 from minibroker.testing.loops import NotRunning
-from minibroker.testing.seen.subjects import NameOf
+from minibroker.testing.seen.subjects import GetTopicName
 from minibroker.web.application import Application
-from minibroker.web.guard import Guard
+from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request, RequestRefused, make_redirection
 from minibroker.web.routes import Route, Routes
 
@@ -128,7 +128,7 @@ def make_explorer_routes(broker: Broker, closing_event: asyncio.Event) -> list[R
             "views": VIEWS if schemas is None else (*VIEWS, SCHEMAS),
         }
 
-    def name_of(topic_id: bytes) -> str | None:
+    def get_topic_name(topic_id: bytes) -> str | None:
         """Return the name of a topic. A thread may ask: it gets the broker once, and one entry of a dictionary."""
         try:
             topic = broker.running.cluster.image.topics_by_id.get(topic_id)
@@ -137,14 +137,14 @@ def make_explorer_routes(broker: Broker, closing_event: asyncio.Event) -> list[R
         return None if topic is None else topic.name
 
     for part in (
-        make_live_routes(broker, name_of, closing_event),
+        make_live_routes(broker, get_topic_name, closing_event),
         make_topic_routes(broker),
         make_record_routes(broker),
-        make_group_routes(broker, name_of),
+        make_group_routes(broker, get_topic_name),
         make_transaction_routes(broker),
         make_file_routes(lambda: broker.directory, broker),
         make_damage_routes(lambda: broker.directory),
-        make_trying_routes(broker, name_of),
+        make_trying_routes(broker, get_topic_name),
         *([] if schemas is None else [schemas]),
     ):
         routes += part
@@ -156,11 +156,11 @@ def make_frames_app(host: WatchedServer, closing_event: asyncio.Event) -> Applic
     host.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
     about = {"bootstrap_servers": host.bootstrap_servers, "nodes": []}
-    return _make_app(("frames",), about, make_live_routes(host, host.topic_name, closing_event))
+    return _make_app(("frames",), about, make_live_routes(host, host.get_topic_name, closing_event))
 
 
 def make_saved_frames_app(
-    saved: SavedFrames, path: Path, get_topic_name: NameOf, closing_event: asyncio.Event, logs: Path | None = None
+    saved: SavedFrames, path: Path, get_topic_name: GetTopicName, closing_event: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows the frames of a file, and the log directory that belongs to them.
 
@@ -194,7 +194,7 @@ def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Ap
 
     for part in parts:
         routes += part
-    return Application([*make_page_routes(), *_limit_bodies(routes)], Guard(), make_status_name_and_message)
+    return Application([*make_page_routes(), *_limit_bodies(routes)], RequestGuard(), make_status_name_and_message)
 
 
 def _limit_bodies(routes: Routes) -> Routes:

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from minibroker.explorer.answers_in_threads import make_answer_in_thread, read_in_thread
-from minibroker.explorer.effects import list_effects
+from minibroker.explorer.effects import describe_effects
 from minibroker.explorer.saved_frames import FrameSource
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey
@@ -34,7 +34,7 @@ from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.hosting import InterceptedHost
 from minibroker.testing.seen.journal import Journal, JournalMark
-from minibroker.testing.seen.subjects import NameOf, find_subjects, find_topic_name
+from minibroker.testing.seen.subjects import GetTopicName, find_subjects, find_topic_name
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -68,7 +68,7 @@ NO_CACHE: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class FrameFeed:
     """What one page has not seen yet."""
 
-    def __init__(self, frames: FrameSource, get_topic_name: NameOf, after: int = 0) -> None:
+    def __init__(self, frames: FrameSource, get_topic_name: GetTopicName, after: int = 0) -> None:
         self._frames = frames
         self._name_of = get_topic_name
         self._last = after
@@ -124,7 +124,7 @@ def encode_event(name: str, value: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-def make_frame_row(exchange: Exchange, get_topic_name: NameOf) -> list[Any]:
+def make_frame_row(exchange: Exchange, get_topic_name: GetTopicName) -> list[Any]:
     """Return the values of `COLUMNS` for a request."""
     topics, groups, transactional_ids = _list_subjects_of_exchange(exchange, get_topic_name)
     return [
@@ -154,7 +154,7 @@ MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 
 
 def _list_subjects_of_exchange(
-    exchange: Exchange, get_topic_name: NameOf
+    exchange: Exchange, get_topic_name: GetTopicName
 ) -> tuple[dict[str, list[int]], list[str], list[str]]:
     request = exchange.request
     if request is None:
@@ -204,7 +204,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_par
 '''
 
 
-def make_copyable_texts(exchange: Exchange, servers: str, get_topic_name: NameOf) -> dict[str, str]:
+def make_copyable_texts(exchange: Exchange, servers: str, get_topic_name: GetTopicName) -> dict[str, str]:
     """Return the forms of a request by their names."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
@@ -234,25 +234,25 @@ def _write_python_code(exchange: Exchange, frame: bytes, servers: str) -> str:
     )
 
 
-def _write_metadata_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
+def _write_metadata_commands(request: Any, kcat: str, get_topic_name: GetTopicName) -> Iterator[str]:
     names = [name for topic in request.topics or () if (name := find_topic_name(topic, get_topic_name))]
     yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
 
 
-def _write_fetch_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
+def _write_fetch_commands(request: Any, kcat: str, get_topic_name: GetTopicName) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
         name = find_topic_name(topic, get_topic_name) or ""
         for each in topic.partitions[:MOST_COMMANDS] if name else ():
             yield f"{kcat} -C -t {quote(name)} -p {each.partition} -o {each.fetch_offset} -e"
 
 
-def _write_list_offsets_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
+def _write_list_offsets_commands(request: Any, kcat: str, get_topic_name: GetTopicName) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
         for each in topic.partitions[:MOST_COMMANDS]:
             yield f"{kcat} -Q -t {quote(f'{topic.name}:{each.partition_index}:{each.timestamp}')}"
 
 
-def _write_produce_commands(request: Any, kcat: str, get_topic_name: NameOf) -> Iterator[str]:
+def _write_produce_commands(request: Any, kcat: str, get_topic_name: GetTopicName) -> Iterator[str]:
     for topic in request.topic_data[:MOST_COMMANDS]:
         name = find_topic_name(topic, get_topic_name) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
@@ -280,7 +280,7 @@ def _escape_for_shell(data: bytes) -> str:
 
 
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x27, 0x5C}
-_KCAT: Final[dict[ApiKey, Callable[[Any, str, NameOf], Iterator[str]]]] = {
+_KCAT: Final[dict[ApiKey, Callable[[Any, str, GetTopicName], Iterator[str]]]] = {
     ApiKey.METADATA: _write_metadata_commands,
     ApiKey.FETCH: _write_fetch_commands,
     ApiKey.LIST_OFFSETS: _write_list_offsets_commands,
@@ -309,11 +309,13 @@ class WatchedServer(InterceptedHost, Protocol):
     def bootstrap_servers(self) -> str:
         """Return HOST:PORT for clients."""
 
-    def topic_name(self, topic_id: bytes) -> str | None:
+    def get_topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if it is known."""
 
 
-def make_live_routes(broker: Broker | WatchedServer, get_topic_name: NameOf, closing_event: asyncio.Event) -> Routes:
+def make_live_routes(
+    broker: Broker | WatchedServer, get_topic_name: GetTopicName, closing_event: asyncio.Event
+) -> Routes:
     """Return the paths of the view of a broker or a proxy."""
     return make_frame_routes(
         broker.journal, get_topic_name, closing_event, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
@@ -322,7 +324,7 @@ def make_live_routes(broker: Broker | WatchedServer, get_topic_name: NameOf, clo
 
 def make_frame_routes(
     frames: FrameSource,
-    get_topic_name: NameOf,
+    get_topic_name: GetTopicName,
     closing_event: asyncio.Event,
     servers: Callable[[], str],
     state: DescribeState | None = None,
@@ -349,16 +351,16 @@ def make_frame_routes(
             raise LookupError(f"there is no frame {number} (any more)")
         address = servers()
 
-        def said() -> dict[str, Any]:
+        def describe_frame() -> dict[str, Any]:
             return {
                 "row": make_frame_row(exchange, get_topic_name),
                 "refusals": exchange.refusals,
-                "effects": list_effects(exchange, get_topic_name),
+                "effects": describe_effects(exchange, get_topic_name),
                 "copies": make_copyable_texts(exchange, address, get_topic_name),
                 **explain_exchange(exchange),
             }
 
-        return await make_answer_in_thread(said)
+        return await make_answer_in_thread(describe_frame)
 
     return routes
 

@@ -19,7 +19,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.transactions.transaction import REACHED_FROM, TransactionState
 from minibroker.client.membership import decode_assignment
 from minibroker.explorer.answers_in_threads import read_in_thread
-from minibroker.explorer.effects import list_effects
+from minibroker.explorer.effects import describe_effects
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import make_legible
@@ -30,7 +30,7 @@ from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequ
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, find_subjects
+from minibroker.testing.seen.subjects import GetTopicName, find_subjects
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node
 from minibroker.testing.verbs.wait_verbs import list_member_ids
 from minibroker.web.routes import Routes
@@ -72,7 +72,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
 }
 
 
-def make_group_routes(broker: Broker, get_topic_name: NameOf) -> Routes:
+def make_group_routes(broker: Broker, get_topic_name: GetTopicName) -> Routes:
     """Return the paths of the view."""
     routes = Routes()
 
@@ -196,7 +196,7 @@ def _list_partitions(assignment: Any) -> list[str]:
 
 
 async def _list_changes_of_group_or_transaction(
-    broker: Broker, get_topic_name: NameOf, group: str | None, transactional_id: str | None, after: int
+    broker: Broker, get_topic_name: GetTopicName, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
     """Look at the journal from its newest request back, in slices, until there are enough.
 
@@ -225,14 +225,14 @@ async def _list_changes_of_group_or_transaction(
 
 
 def _describe_change(
-    exchange: Exchange, group: str | None, transactional_id: str | None, get_topic_name: NameOf
+    exchange: Exchange, group: str | None, transactional_id: str | None, get_topic_name: GetTopicName
 ) -> list[dict[str, Any]]:
     """Return what a frame changed of a group or a transaction, as one moment, or nothing."""
     request = exchange.request
     named = None if request is None else find_subjects(request, get_topic_name)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
         return []
-    effects = [effect["text"] for effect in list_effects(exchange, get_topic_name)]
+    effects = [effect["text"] for effect in describe_effects(exchange, get_topic_name)]
     if not effects or getattr(exchange.answer, "error_code", False):
         return []
     who = None if exchange.client_id is None else make_legible(exchange.client_id)

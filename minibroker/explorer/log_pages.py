@@ -43,13 +43,13 @@ MOST_STOPS: Final = 20  # that an answer names
 MatchesRecord = Callable[[Record], bool]
 
 
-class BytesBeginning(bytes):
+class TruncatedBytes(bytes):
     """The first bytes of a key or a value that has `size` bytes."""
 
     size: int = 0
 
 
-class RecordsFound(NamedTuple):
+class FoundRecords(NamedTuple):
     """Records that were found, where to go on, and in sentences what of the log was left out."""
 
     records: list[SeenRecord]
@@ -74,7 +74,7 @@ class _FoundInBytes(NamedTuple):
     stopped: list[str]
 
 
-async def find_records(partition: Partition, query: RecordQuery) -> RecordsFound:
+async def find_records(partition: Partition, query: RecordQuery) -> FoundRecords:
     """Return records, and the offset behind the last one looked at. This ends after `SEARCH_SECONDS`."""
     following = max(query.first, partition.log.log_start_offset)
     records: list[SeenRecord] = []
@@ -89,14 +89,14 @@ async def find_records(partition: Partition, query: RecordQuery) -> RecordsFound
         records += [make_record(partition, header, record) for header, record in part.records]
         stopped += part.stopped[: MOST_STOPS - len(stopped)]
         following = max(part.following, following + 1)
-    return RecordsFound(records, following, stopped)
+    return FoundRecords(records, following, stopped)
 
 
-async def find_record_at(partition: Partition, offset: int, batch: bytes) -> RecordsFound:
+async def find_record_at(partition: Partition, offset: int, batch: bytes) -> FoundRecords:
     """Return the record with an offset, of the batch that has it, or none."""
     part = await asyncio.to_thread(_find_records_in_bytes, batch, RecordQuery(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
-    return RecordsFound([make_record(partition, *each) for each in found], part.following, part.stopped)
+    return FoundRecords([make_record(partition, *each) for each in found], part.following, part.stopped)
 
 
 def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -> _FoundInBytes:
@@ -125,14 +125,14 @@ def _shorten_record(record: Record, max_bytes: int) -> Record:
 def _shorten_bytes(data: bytes | None, max_bytes: int, size: int = 0) -> bytes | None:
     if data is None or (len(data) <= max_bytes and not size):
         return data
-    found = BytesBeginning(data[:max_bytes])
+    found = TruncatedBytes(data[:max_bytes])
     found.size = size or get_full_size(data)
     return found
 
 
 def get_full_size(data: bytes) -> int:
     """Return the size of a key or a value, of which only the beginning may be here."""
-    return data.size if isinstance(data, BytesBeginning) else len(data)
+    return data.size if isinstance(data, TruncatedBytes) else len(data)
 
 
 def _iterate_records_of_incomplete_batch(

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.log_pages import (
-    BytesBeginning,
     MatchesRecord,
     RecordQuery,
+    TruncatedBytes,
     find_record_at,
     find_records,
     get_full_size,
@@ -67,10 +67,12 @@ class UndecodedRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def get_undecoded_record(shown: dict[str, Any]) -> UndecodedRecord:
+def get_undecoded_record(record_object: dict[str, Any]) -> UndecodedRecord:
     """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
-    headers = tuple((name, _decode_shown_bytes(content)) for name, content in shown["headers"])
-    return UndecodedRecord(_decode_shown_bytes(shown["key"]), _decode_shown_bytes(shown["value"]), headers)
+    headers = tuple((name, _decode_shown_bytes(content)) for name, content in record_object["headers"])
+    return UndecodedRecord(
+        _decode_shown_bytes(record_object["key"]), _decode_shown_bytes(record_object["value"]), headers
+    )
 
 
 def _decode_shown_bytes(content: dict[str, Any] | None) -> bytes | None:
@@ -92,7 +94,7 @@ class PrefetchedSchemas:
         self._found: dict[int | str, WireSchema | Exception] = {}
         for record in records:
             for data, is_key in ((record.key, True), (record.value, False)):
-                named = read_schema_id(data, record.headers, key=is_key)
+                named = read_schema_id(data, record.headers, is_key=is_key)
                 if named is not None:
                     self._look_up_schema(source, named.schema if isinstance(named.schema, int) else str(named.schema))
 
@@ -103,38 +105,38 @@ class PrefetchedSchemas:
             except (LookupError, InvalidSchema) as error:
                 self._found[id_or_guid] = error
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
-        found = self._found[named]
+        found = self._found[id_or_guid]
         if isinstance(found, Exception):
             raise found
         return found
 
 
 def add_decoded_values(
-    decoder: Decoder, records: list[UndecodedRecord], shown: list[dict[str, Any]], max_bytes: int
+    decoder: Decoder, records: list[UndecodedRecord], record_objects: list[dict[str, Any]], max_bytes: int
 ) -> None:
     """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
     until = time.monotonic() + SECONDS
-    for record, said in zip(records, shown, strict=True):
+    for record, said in zip(records, record_objects, strict=True):
         for name, data in (("key", record.key), ("value", record.value)):
             if data is None or len(data) > max_bytes:
                 continue
             left = until - time.monotonic()
             if left > 0:
                 said[name] |= _decode_record(decoder, record, data, max_bytes, left, is_key=name == "key")
-            elif read_schema_id(data, record.headers, key=name == "key") is not None:
+            elif read_schema_id(data, record.headers, is_key=name == "key") is not None:
                 said[name]["undecoded"] = STOPPED
 
 
 def _decode_record(
-    decoder: Decoder, record: UndecodedRecord, data: bytes, max_bytes: int, seconds: float, *, is_key: bool
+    decoder: Decoder, record: UndecodedRecord, data: bytes, max_bytes: int, time_limit_s: float, *, is_key: bool
 ) -> dict[str, str]:
-    named = read_schema_id(data, record.headers, key=is_key)
+    named = read_schema_id(data, record.headers, is_key=is_key)
     if named is None:
         return {}
     try:
-        value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
+        value = decoder.decode(data, record.headers, is_key=is_key, time_limit_s=time_limit_s)
         text = format_json(value, indent=2, max_length=max_bytes)
     except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": make_legible(str(error))}
@@ -210,7 +212,7 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
     ]
     decoder = await find_decoder(broker, data)
 
-    def made() -> dict[str, Any]:
+    def describe_record() -> dict[str, Any]:
         said = [make_record_object(each, show_all_bytes) for each in found.records]
         if decoder is not None:
             add_decoded_values(decoder, data, said, WHOLE_BYTES)
@@ -221,12 +223,12 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
             "stopped": found.stopped,
         }
 
-    return await make_answer_in_thread(made)
+    return await make_answer_in_thread(describe_record)
 
 
 def _get_bytes_if_whole(data: bytes | None) -> bytes | None:
     """Return a key or a value if it is here to its end."""
-    return None if isinstance(data, BytesBeginning) else data
+    return None if isinstance(data, TruncatedBytes) else data
 
 
 def make_record_matcher(text: str, searched_part: SearchedPart) -> MatchesRecord:
@@ -235,18 +237,18 @@ def make_record_matcher(text: str, searched_part: SearchedPart) -> MatchesRecord
     if not wanted:
         return lambda _: True
 
-    def has(data: bytes | None) -> bool:
+    def contains_text(data: bytes | None) -> bool:
         pieces = range(0, 0 if data is None else len(data), PIECE_BYTES)
         return any(wanted in (data or b"")[at : at + PIECE_BYTES + len(wanted) - 1].lower() for at in pieces)
 
     def matches(record: StoredRecord) -> bool:
         headers = searched_part in ("any", "header") and any(
-            has(name.encode()) or has(value) for name, value in record.headers
+            contains_text(name.encode()) or contains_text(value) for name, value in record.headers
         )
         return (
             headers
-            or (searched_part in ("any", "key") and has(record.key))
-            or (searched_part in ("any", "value") and has(record.value))
+            or (searched_part in ("any", "key") and contains_text(record.key))
+            or (searched_part in ("any", "value") and contains_text(record.value))
         )
 
     return matches

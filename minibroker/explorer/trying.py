@@ -36,7 +36,7 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import find_api_key
-from minibroker.testing.seen.subjects import NameOf
+from minibroker.testing.seen.subjects import GetTopicName
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -183,7 +183,7 @@ class RequestBytes(Struct):
     node: int | None = None
 
 
-def make_trying_routes(broker: Broker, get_topic_name: NameOf) -> Routes:
+def make_trying_routes(broker: Broker, get_topic_name: GetTopicName) -> Routes:
     """Return the paths of the view."""
     routes = Routes("/try")
     sent_to: list[int] = []  # the nodes of requests: one that names nothing may be of the session of the last one

@@ -108,12 +108,12 @@ class LabClient:
     async def find_partitions(self) -> list[Partition]:
         """Return the partitions of the topic, which is created if there is none."""
 
-        async def find() -> list[Partition]:
+        async def request_partitions() -> list[Partition]:
             (topic,) = (await self.client.fetch_metadata([self.topic], create=True)).topics
             check_error_code(topic.error_code, f"topic {self.topic}")
             return [(self.topic, each) for each in range(len(topic.partitions))]
 
-        return await self.retry_until_done(find)
+        return await self.retry_until_done(request_partitions)
 
     async def retry_until_done(self, action: Callable[[], Awaitable[Result]]) -> Result:
         """Call `action` until it succeeds."""
@@ -122,7 +122,7 @@ class LabClient:
     async def send_request_to_coordinator(self, kind: CoordinatorKind, request: Message, highest: int = NEWEST) -> Any:
         """Return the answer of the coordinator; it keeps errors that cannot be retried."""
 
-        async def ask() -> Any:
+        async def send_request() -> Any:
             node = await self.client.find_coordinator(kind, self.name)
             answer = await self.client.request(request, node, highest=highest)
             for code in collect_error_codes(answer):
@@ -130,7 +130,7 @@ class LabClient:
                     check_error_code(code, f"{kind} {self.name}")
             return answer
 
-        return await self.retry_until_done(ask)
+        return await self.retry_until_done(send_request)
 
 
 class LabClients:

@@ -133,23 +133,23 @@ class _ArchiveReader:
                 yield piece
 
 
-def _unpack_entries(reading: _ArchiveReader, name: str, directory: Path) -> OpenedLabFile:
+def _unpack_entries(archive_reader: _ArchiveReader, name: str, directory: Path) -> OpenedLabFile:
     frames: list[Exchange] = []
-    if FRAMES in reading.entries:
-        lines = io.BytesIO(reading.read(FRAMES))
+    if FRAMES in archive_reader.entries:
+        lines = io.BytesIO(archive_reader.read(FRAMES))
         frames = SavedFrames((each for each, _ in parse_exchanges(lines, name)), MOST_FRAMES).exchanges
-    root = _find_folder_of_logs(reading.entries)
+    root = _find_folder_of_logs(archive_reader.entries)
     if root is not None:
-        for each in reading.entries:
+        for each in archive_reader.entries:
             inside = _find_path_in_log_directory(root, each)
             if inside is not None:
                 path = directory / inside
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with open(path, "wb") as file:
-                    file.writelines(reading.iterate_entry_pieces(each))
+                    file.writelines(archive_reader.iterate_entry_pieces(each))
     if root is None and not frames:
         raise LabFileError("it has neither frames nor a log directory")
-    return OpenedLabFile(frames, root is not None, _read_number_of_nodes(reading))
+    return OpenedLabFile(frames, root is not None, _read_number_of_nodes(archive_reader))
 
 
 def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
@@ -169,10 +169,10 @@ def _find_path_in_log_directory(root: PurePosixPath, name: str) -> PurePosixPath
     return inside if is_plain and 0 < len(inside.parts) <= 2 else None
 
 
-def _read_number_of_nodes(reading: _ArchiveReader) -> int | None:
+def _read_number_of_nodes(archive_reader: _ArchiveReader) -> int | None:
     """Return how many nodes the lab had."""
-    if ABOUT not in reading.entries:
+    if ABOUT not in archive_reader.entries:
         return None
-    found: Any = json.loads(reading.read(ABOUT))
+    found: Any = json.loads(archive_reader.read(ABOUT))
     nodes = found.get("nodes") if isinstance(found, dict) else None
     return nodes if isinstance(nodes, int) and 1 <= nodes <= MOST_NODES else None

@@ -154,7 +154,7 @@ def flip_bit(broker: Broker, topic: str, partition: int, offset: int) -> str:
     finally:
         close_file(file)
     place = f"byte {position} of {topic}-{partition}, in the batch with offset {offset}"
-    broker.tell_witnesses("fault", f"flip a bit of {place}")
+    broker.notify_event_listeners("fault", f"flip a bit of {place}")
     return place
 
 

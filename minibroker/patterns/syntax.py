@@ -362,9 +362,9 @@ class PatternReader:
     def _peek_character(self) -> str:
         return self._text[self._position : self._position + 1]
 
-    def _take_character(self, missing: str = "unexpected end") -> str:
+    def _take_character(self, error_at_end: str = "unexpected end") -> str:
         if self._position >= len(self._text):
-            raise InvalidPattern(missing)
+            raise InvalidPattern(error_at_end)
         self._position += 1
         return self._text[self._position - 1]
 

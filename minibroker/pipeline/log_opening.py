@@ -58,13 +58,13 @@ def list_offered_columns(options: ReadOptions) -> list[str]:
 def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:
     """Return the partitions to read, sorted. Raises what the log's source raises."""
     with closing(open_source(options)) as source:
-        return source.partitions()
+        return source.list_partitions()
 
 
 def count_offsets_to_read(options: ReadOptions) -> int:
     """Return the approximate number of records. Raises what the log's source raises."""
     with closing(open_source(options)) as source:
-        return sum(latest - earliest for earliest, latest in source.find_bounds(source.partitions()).values())
+        return sum(latest - earliest for earliest, latest in source.find_bounds(source.list_partitions()).values())
 
 
 def read_in_this_process(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -140,7 +140,7 @@ class Log:
 
     def find_ranges(self, source: LogSource) -> list[OffsetRange]:
         """Return the part of each partition that exists and is wanted; none is empty."""
-        bounds = source.find_bounds(source.partitions())
+        bounds = source.find_bounds(source.list_partitions())
         earliest = {partition: each.earliest for partition, each in bounds.items()}
         latest = {partition: each.latest for partition, each in bounds.items()}
         starts = {**earliest, **self._find_offsets_at_place(self.start, latest, source)}

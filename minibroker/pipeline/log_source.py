@@ -84,7 +84,7 @@ class LogSource(Protocol):
     Implementations are small when pickled: they connect and open on first use.
     """
 
-    def partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
+    def list_partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
         """Return the partitions that the options select, sorted.
 
         Raises `OptionError` if a named one does not exist; with `missing_ok`, leave it out.

@@ -126,32 +126,34 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
     return parsed
 
 
-def _list_given_options(given: GivenOptions, options: tuple[str, ...]) -> list[str]:
-    return [name for name in options if name in given]
+def _list_given_options(given_options: GivenOptions, options: tuple[str, ...]) -> list[str]:
+    return [name for name in options if name in given_options]
 
 
-def _get_only_given_option(given: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
+def _get_only_given_option(given_options: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
     """Return the one of these options that is given, and its value. Raises `OptionError` if none is, or several."""
-    names = _list_given_options(given, options)
+    names = _list_given_options(given_options, options)
     if len(names) != 1:
         what = f"{' and '.join(names)} cannot both be given" if names else "none is given"
         raise OptionError(f"exactly one of {', '.join(options)} is needed: {what}")
-    text = given.get_text(names[0])
+    text = given_options.get_text(names[0])
     if not text:
         raise OptionError(f"{names[0]}: it is empty")
     return names[0], text
 
 
-def _get_client_settings(given: GivenOptions) -> dict[str, str]:
+def _get_client_settings(given_options: GivenOptions) -> dict[str, str]:
     """Return the settings of Kafka's client, without `kafka.`."""
-    kafka = {name: text for name, text in given.get_remaining_options().items() if name.startswith(KAFKA)}
+    kafka = {name: text for name, text in given_options.get_remaining_options().items() if name.startswith(KAFKA)}
     return {name.removeprefix(KAFKA): text for name, text in kafka.items() if name not in (SERVERS, KAFKA_ISOLATION)}
 
 
-def _refuse_unknown_options(given: GivenOptions, table: Table, query: Query | None) -> None:
+def _refuse_unknown_options(given_options: GivenOptions, table: Table, query: Query | None) -> None:
     allowed = list_allowed_options(table, query)
     known = {name.lower() for name in allowed}
-    unknown = [name for name in given.get_remaining_options() if name not in known and not name.startswith(KAFKA)]
+    unknown = [
+        name for name in given_options.get_remaining_options() if name not in known and not name.startswith(KAFKA)
+    ]
     if unknown:
         names = {name.lower(): name for name in NAMES}
         elsewhere = [names[name] for name in unknown if name in names]
@@ -164,18 +166,18 @@ def _refuse_unknown_options(given: GivenOptions, table: Table, query: Query | No
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 
-def _choose_path_or_servers(given: GivenOptions) -> tuple[str | None, str | None]:
-    where, text = _get_only_given_option(given, WHERE)
+def _choose_path_or_servers(given_options: GivenOptions) -> tuple[str | None, str | None]:
+    where, text = _get_only_given_option(given_options, WHERE)
     if where == "path":
-        settings = _get_client_settings(given)
+        settings = _get_client_settings(given_options)
         if settings:
             raise OptionError(f"{', '.join(f'{KAFKA}{name}' for name in settings)}: only with {SERVERS}")
         return text, None
     return None, text
 
 
-def _parse_selection(given: GivenOptions) -> TopicSelection:
-    which, text = _get_only_given_option(given, WHICH)
+def _parse_selection(given_options: GivenOptions) -> TopicSelection:
+    which, text = _get_only_given_option(given_options, WHICH)
     if which == "assign":
         return TopicSelection(assigned=values.parse_partitions(which, text))
     if which == "subscribe":
@@ -183,12 +185,12 @@ def _parse_selection(given: GivenOptions) -> TopicSelection:
     return TopicSelection(pattern=text)
 
 
-def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position | None:
+def _parse_position(given_options: GivenOptions, options: tuple[str, ...]) -> Position | None:
     """Return the first given one of the options: a time for all, then times for each, then offsets."""
-    name = next(iter(_list_given_options(given, options)), None)
+    name = next(iter(_list_given_options(given_options, options)), None)
     if name is None:
         return None
-    text = given.get_text(name) or ""
+    text = given_options.get_text(name) or ""
     if name.endswith("ByTimestamp"):
         return Position("timestamp", each=values.parse_numbers_by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
     if name.endswith("Timestamp"):
@@ -200,16 +202,16 @@ def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position |
     )
 
 
-def _parse_isolation_level(given: GivenOptions) -> IsolationLevel:
-    names = _list_given_options(given, ("isolation.level", KAFKA_ISOLATION))
-    levels = {given.get_word(name, ISOLATION_LEVELS) for name in names}
+def _parse_isolation_level(given_options: GivenOptions) -> IsolationLevel:
+    names = _list_given_options(given_options, ("isolation.level", KAFKA_ISOLATION))
+    levels = {given_options.get_word(name, ISOLATION_LEVELS) for name in names}
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
     return levels.pop() if levels else "read_uncommitted"
 
 
-def _parse_trigger_delay(given: GivenOptions) -> int:
-    text = given.get_text("maxTriggerDelay")
+def _parse_trigger_delay(given_options: GivenOptions) -> int:
+    text = given_options.get_text("maxTriggerDelay")
     return DEFAULT_MAX_TRIGGER_DELAY_MS if text is None else values.parse_duration_ms("maxTriggerDelay", text)
 
 

@@ -27,7 +27,7 @@ def find_batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRan
 
     No range is empty. Raises `OptionError`, and `DataLoss` if requested offsets do not exist.
     """
-    partitions = source.partitions()
+    partitions = source.list_partitions()
     bounds = source.find_bounds(partitions)
     starts = resolve_position(
         options.starting or FROM_THE_START, partitions, bounds, source, options.no_match == "error"
@@ -103,9 +103,9 @@ def _describe_partitions(partitions: list[TopicPartition]) -> str:
     return f"{', '.join(map(str, partitions))} {'is' if len(partitions) == 1 else 'are'}"
 
 
-def limit_range_to_bounds(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
+def limit_range_to_bounds(offset_range: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
     """Return the part of a range that still exists. Raises `DataLoss` if a part is missing and must not be."""
-    partition, start, end = wanted
+    partition, start, end = offset_range
     if start < bounds.earliest:
         fail_or_warn_of_loss(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
         start = bounds.earliest
@@ -131,14 +131,14 @@ def make_splits(options: ReadOptions, source: LogSource, ranges: Sequence[Offset
     return source.make_splits(pieces, options.min_partitions or 0) if pieces else []
 
 
-def cut_range_by_size(offsets: OffsetRange, max_size: int) -> list[OffsetRange]:
+def cut_range_by_size(offset_range: OffsetRange, max_size: int) -> list[OffsetRange]:
     """Return a range in as few equal pieces of at most `max_size` offsets as possible."""
-    return divide_range_by_count(offsets, -(-(offsets.end - offsets.start) // max_size))
+    return divide_range_by_count(offset_range, -(-(offset_range.end - offset_range.start) // max_size))
 
 
-def divide_range_by_count(offsets: OffsetRange, count: int) -> list[OffsetRange]:
+def divide_range_by_count(offset_range: OffsetRange, count: int) -> list[OffsetRange]:
     """Return a range in `count` pieces whose sizes differ by at most one offset; fewer if it has fewer offsets."""
-    partition, start, end = offsets
+    partition, start, end = offset_range
     size = end - start
     count = max(1, min(count, size))
     edges = [start + size * piece // count for piece in range(count + 1)]
@@ -193,7 +193,7 @@ def parse_json_offsets(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
-    partitions = source.partitions()
+    partitions = source.list_partitions()
     bounds = source.find_bounds(partitions)
     return resolve_position(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
@@ -201,7 +201,7 @@ def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
 def find_end_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return the end of each partition of a stream that has begun. Raises `DataLoss` if a named topic is gone."""
     try:
-        partitions = source.partitions(missing_ok=not options.fail_on_data_loss)
+        partitions = source.list_partitions(missing_ok=not options.fail_on_data_loss)
     except OptionError as error:
         raise DataLoss(f"{error}; {REMEDY}") from None
     return {partition: bounds.latest for partition, bounds in source.find_bounds(partitions).items()}
@@ -241,7 +241,7 @@ def find_stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, 
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
         fail_or_warn_of_loss(f"{partition} is gone", fail)
-    there = set(source.partitions(missing_ok=True))
+    there = set(source.list_partitions(missing_ok=True))
     for partition in sorted(end.keys() - there):
         fail_or_warn_of_loss(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)

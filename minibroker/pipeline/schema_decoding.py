@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from minibroker.pipeline.log_source import OptionError, PipelineError
 from minibroker.pipeline.plain_errors import iterate_with_plain_errors
-from minibroker.pipeline.schema_sources import GivenSchema, Place, get_known_schemas, make_topic_options
+from minibroker.pipeline.schema_sources import GivenSchema, SchemaLocation, get_cached_decoder, make_topic_options
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, format_json
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def decoded(
     _check_columns(records, column, unknown)
     value, reason = f"{column}_decoded", f"{column}_error"
     added = [StructField(name, StringType()) for name in (value, reason)]
-    task = DecodingTask(_make_place(schemas), column, unknown)
+    task = DecodingTask(_make_schema_location(schemas), column, unknown)
     found = records.mapInArrow(task, StructType([*records.schema.fields, *added]))
     return found if schema is None else _replace_json_by_structs(found, value, reason, schema)
 
@@ -74,14 +74,14 @@ def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
         raise OptionError(f"the records have a column {', '.join(sorted(taken))} already")
 
 
-def _make_place(schemas: str | Mapping[str, str] | GivenSchema) -> Place:
+def _make_schema_location(schemas: str | Mapping[str, str] | GivenSchema) -> SchemaLocation:
     """Return where schemas are in a form that has a hash. Raises `OptionError` for what can be seen to be wrong."""
     if isinstance(schemas, Mapping):
         make_topic_options(schemas)
         return tuple(sorted(schemas.items()))
     if isinstance(schemas, GivenSchema):
         try:
-            get_known_schemas(schemas)
+            get_cached_decoder(schemas)
         except DecodingError as error:
             raise OptionError(f"the given schema: {error}") from None
     return schemas
@@ -108,7 +108,7 @@ def _replace_json_by_structs(
 class DecodingTask:
     """Decodes a column of rows, in a task of Spark."""
 
-    place: Place = field(repr=False)  # a registry's URL may contain a password
+    place: SchemaLocation = field(repr=False)  # a registry's URL may contain a password
     column: str
     unknown: Unknown
 
@@ -117,7 +117,7 @@ class DecodingTask:
         return iterate_with_plain_errors(self._decode_batches(batches))
 
     def _decode_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder, begin_task = get_known_schemas(self.place)
+        decoder, begin_task = get_cached_decoder(self.place)
         begin_task()
         for batch in batches:
             yield self._add_decoded_columns(batch, decoder)

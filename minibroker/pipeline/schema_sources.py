@@ -31,7 +31,9 @@ class GivenSchema(NamedTuple):
     text: str
 
 
-Place = str | tuple[tuple[str, str], ...] | GivenSchema  # the URL of a registry, the options of a reader, or a schema
+SchemaLocation = (
+    str | tuple[tuple[str, str], ...] | GivenSchema
+)  # the URL of a registry, the options of a reader, or a schema
 
 
 class RegistryUnavailable(PipelineError):
@@ -74,16 +76,16 @@ class TopicSchemas:
         """Forget what was not there."""
         self._is_fresh = False
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema, what reading a log raises."""
         if self._known is not None:
             try:
-                return self._known.find_schema(named)
+                return self._known.find_schema(id_or_guid)
             except LookupError:
                 if self._is_fresh:
                     raise
         self._known, self._is_fresh = StateSource(_read_state(self._options)), True
-        return self._known.find_schema(named)
+        return self._known.find_schema(id_or_guid)
 
 
 def _read_state(options: ReadOptions) -> SchemaState:
@@ -97,17 +99,17 @@ def _read_state(options: ReadOptions) -> SchemaState:
 
 
 @lru_cache(PLACES_MAX)
-def get_known_schemas(place: Place) -> tuple[Decoder | GivenDecoder, Callable[[], None]]:
+def get_cached_decoder(location: SchemaLocation) -> tuple[Decoder | GivenDecoder, Callable[[], None]]:
     """Return the decoder with the schemas that this process has parsed of a place, and what begins a task.
 
     Raises `OptionError`, `DecodingError`.
     """
-    if isinstance(place, GivenSchema):
-        return GivenDecoder(*place), lambda: None
+    if isinstance(location, GivenSchema):
+        return GivenDecoder(*location), lambda: None
     source = (
-        RegistrySchemas(RegistryClient(place))
-        if isinstance(place, str)
-        else TopicSchemas(make_topic_options(dict(place)))
+        RegistrySchemas(RegistryClient(location))
+        if isinstance(location, str)
+        else TopicSchemas(make_topic_options(dict(location)))
     )
     return Decoder(source), source.begin_task
 

@@ -34,7 +34,7 @@ from minibroker.protocol.headers import (
     get_response_header_version,
 )
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.proxy.directions import FromClient, FromNode
+from minibroker.proxy.directions import ClientFrameReceiver, NodeFrameReceiver
 from minibroker.proxy.frame_splitting import SIZE, FrameSplitter
 from minibroker.proxy.learning import NAMING
 from minibroker.proxy.passing_requests import KnownCluster, PendingRequest, UnknownRequest
@@ -68,16 +68,16 @@ class Conversation:
 
     def __init__(self, proxy: Proxy, node: UpstreamNode) -> None:
         self.node = node
-        self.known: KnownCluster = proxy.known
+        self.known: KnownCluster = proxy.known_cluster
         self.peer = "?"
         self.server = ""  # the node's address, as the proxy has connected to it
         self.local_host = ""
         self.software = ""
-        self.client = ProxySide(proxy.shared, self)
-        self.upstream = ProxySide(proxy.shared, self)
+        self.client = ProxySide(proxy.socket_state, self)
+        self.upstream = ProxySide(proxy.socket_state, self)
         self.client.other, self.upstream.other = self.upstream, self.client
-        self.client.splitter = FrameSplitter(FromClient(self), proxy.memory)
-        self.upstream.splitter = FrameSplitter(FromNode(self), proxy.memory)
+        self.client.splitter = FrameSplitter(ClientFrameReceiver(self), proxy.memory)
+        self.upstream.splitter = FrameSplitter(NodeFrameReceiver(self), proxy.memory)
         self.client.splitter.held = True  # until the node is connected; uvloop would not be paused before it reads
         self.counts = proxy.statistics
         self._proxy = proxy
@@ -176,7 +176,7 @@ class Conversation:
             return
         if self._proxy.interceptors:
             log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
-        self._note_request_forwarded(self._add_pending_request(frame, size_bytes), frame)
+        self._mark_request_forwarded(self._add_pending_request(frame, size_bytes), frame)
 
     def _is_sasl_token(self, frame: memoryview) -> bool:
         """Return whether a frame is no request, as raw SASL tokens are none."""
@@ -242,7 +242,7 @@ class Conversation:
 
     async def _forward_request_and_wait_for_answer(self, pending: PendingRequest, request: Any) -> Any:
         """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
-        if pending.request is not None and self._proxy.has_struck(pending.call):
+        if pending.request is not None and self._proxy.has_fault_struck_call(pending.call):
             pending.set_body(request)
         self._forward_request(pending)
         if self._held is pending:
@@ -251,13 +251,13 @@ class Conversation:
 
     def _forward_request(self, pending: PendingRequest) -> None:
         data, pending.data = pending.data, b""
-        self._note_request_forwarded(pending, memoryview(data)[SIZE.size :])
+        self._mark_request_forwarded(pending, memoryview(data)[SIZE.size :])
         if self._is_paused.is_set():
             self._delayed.append(data)
         else:
             self.upstream.write(data)
 
-    def _note_request_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
+    def _mark_request_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
@@ -433,7 +433,7 @@ class Conversation:
             pending.close_after_hook_failure(error)
 
     def _run_answer_hooks(self, pending: PendingRequest, call: Call, response: Message) -> list[Any]:
-        is_own = response is not pending.message or self._proxy.has_struck(call)
+        is_own = response is not pending.message or self._proxy.has_fault_struck_call(call)
         response = call.alter_response(response)
         self.counts.alter_response(call, response)
         pending.is_changed = pending.is_changed or is_own

@@ -39,7 +39,7 @@ class ConversationReceiver(Protocol):
         """Take a part of an answer."""
 
 
-class FromClient:
+class ClientFrameReceiver:
     """What the client sends."""
 
     def __init__(self, conversation: ConversationReceiver) -> None:
@@ -59,11 +59,11 @@ class FromClient:
         if is_last:
             self._of.hold_requests_if_login_is_due()
 
-    def take_bytes_without_frames(self, data: bytes) -> None:
+    def pass_bytes_without_frames(self, data: bytes) -> None:
         self._of.upstream.write(data)
 
 
-class FromNode:
+class NodeFrameReceiver:
     """What the node sends."""
 
     def __init__(self, conversation: ConversationReceiver) -> None:
@@ -81,5 +81,5 @@ class FromNode:
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         self._of.pass_answer_piece(data, is_last=is_last)
 
-    def take_bytes_without_frames(self, data: bytes) -> None:
+    def pass_bytes_without_frames(self, data: bytes) -> None:
         self._of.client.write(data)

@@ -36,4 +36,4 @@ def make_app_for_exchanges(
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
             image.learn_topic_names(exchange.answer)
-    return make_saved_frames_app(saved, path, image.name_of, closing_event, logs)
+    return make_saved_frames_app(saved, path, image.get_topic_name, closing_event, logs)

@@ -55,7 +55,7 @@ class FrameReceiver(Protocol):
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         """Take a part of a frame."""
 
-    def take_bytes_without_frames(self, data: bytes) -> None:
+    def pass_bytes_without_frames(self, data: bytes) -> None:
         """Take bytes of a stream that has no frames, or none any more."""
 
 
@@ -137,7 +137,7 @@ class FrameSplitter:
         self.close()
         self.is_plain = True
         if collected:
-            self._receiver.take_bytes_without_frames(collected)
+            self._receiver.pass_bytes_without_frames(collected)
 
     def close(self) -> None:
         """Release the memory of a frame that will never be whole."""
@@ -149,7 +149,7 @@ class FrameSplitter:
         position, end = 0, len(data)
         while position < end and not self.held:
             if self.is_plain:
-                self._receiver.take_bytes_without_frames(bytes(data[position:]))
+                self._receiver.pass_bytes_without_frames(bytes(data[position:]))
                 return end
             if self._left_bytes:
                 stop = min(position + self._left_bytes, end)
@@ -213,7 +213,7 @@ class FrameSplitter:
         head = bytes(collected_bytes)
         if size < 0:
             self._collected, self.is_plain = None, True
-            self._receiver.take_bytes_without_frames(head)
+            self._receiver.pass_bytes_without_frames(head)
         elif len(head) == size_bytes:
             self._collected = None
             self._receiver.process_frame(head)

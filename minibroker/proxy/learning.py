@@ -40,7 +40,7 @@ class LearnedTopics:
             if topic.name and topic_id != ZERO_UUID:
                 self._learn_topic_name(LearnedTopic(topic.name, topic_id))
 
-    def name_of(self, topic_id: bytes) -> str | None:
+    def get_topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.name

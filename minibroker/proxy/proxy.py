@@ -74,16 +74,16 @@ class ProxyFaults(Faults):
         "is_running",
         "moving_clock",
         "interceptors",
-        "when_reset",
+        "reset_callbacks",
         "add_interceptor_first",
-        "witnesses",
-        "tell_witnesses",
-        "shared",
+        "event_listeners",
+        "notify_event_listeners",
+        "socket_state",
         "memory",
     ),
     *(
-        "known",
-        "has_struck",
+        "known_cluster",
+        "has_fault_struck_call",
         "reads_requests",
         "witnesses_of_bytes",
         "connect_to_node_of_new_client",
@@ -91,7 +91,7 @@ class ProxyFaults(Faults):
         "forget_conversation",
         "call_soon",
     ),
-    *("make_address_mapper", "topic_name", "find_server", "watch", "client_settings", "lends_its_login"),
+    *("make_address_mapper", "get_topic_name", "find_server", "watch", "client_settings", "lends_sasl_login_to_others"),
 )
 class Proxy(ServedObject):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
@@ -120,8 +120,8 @@ class Proxy(ServedObject):
         self.client_settings: Final = ClientSettings(settings, CLIENT_ID)
         self._listening = ListeningHost(_parse_address(listen), advertised_host, listener_config or {})
         self.interceptors: Final[list[Interceptor]] = []
-        self.when_reset: Final[list[Callable[[], None]]] = []
-        self.witnesses: Final[list[Callable[[str, str], None]]] = []
+        self.reset_callbacks: Final[list[Callable[[], None]]] = []
+        self.event_listeners: Final[list[Callable[[str, str], None]]] = []
         self.witnesses_of_bytes: tuple[type, ...] = (Journal, ConditionWatch)
         self.memory: Final = FrameMemory()
         self.statistics: Final = RequestStatistics()
@@ -189,10 +189,10 @@ class Proxy(ServedObject):
         api: str | None = None,
         count: int = 1,
         timeout: Duration = DEFAULT_TIMEOUT,
-        **which: Unpack[ExchangeConditions],
+        **conditions: Unpack[ExchangeConditions],
     ) -> list[Exchange]:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
-        return await wait_for_requests(self.journal, self.watch, api, count, timeout, which)
+        return await wait_for_requests(self.journal, self.watch, api, count, timeout, conditions)
 
     await_for_requests = make_coroutine_of_blocking_verb(wait_for_requests)
 
@@ -209,7 +209,7 @@ class Proxy(ServedObject):
         return self.call_on_loop(lambda: {str(node.address): node.port for node in self._running_nodes})
 
     @property
-    def lends_its_login(self) -> bool:
+    def lends_sasl_login_to_others(self) -> bool:
         """Return whether other machines can connect without a certificate, and reach the cluster by SASL."""
         return self._listening.is_open_to_all and self.client_settings.credentials is not None
 
@@ -237,9 +237,9 @@ class Proxy(ServedObject):
         """Add an interceptor before all others."""
         self.interceptors.insert(0, interceptor)
 
-    def tell_witnesses(self, kind: str, text: str) -> None:
+    def notify_event_listeners(self, kind: str, text: str) -> None:
         """Tell those who watch the proxy what a test does to it. Call it on the loop."""
-        for witness in self.witnesses if self._clock is not None else ():
+        for witness in self.event_listeners if self._clock is not None else ():
             witness(kind, text)
 
     def call_on_loop(self, function: Callable[[], Result]) -> Result:
@@ -249,12 +249,12 @@ class Proxy(ServedObject):
     # --- for conversations ------------------------------------------------------------------------
 
     @property
-    def shared(self) -> SharedSocketState:
+    def socket_state(self) -> SharedSocketState:
         """Return what all sockets share."""
         return self._running_nodes.shared
 
     @property
-    def known(self) -> KnownCluster:
+    def known_cluster(self) -> KnownCluster:
         """Return what the proxy knows of the cluster."""
         assert self._known is not None
         return self._known
@@ -264,17 +264,17 @@ class Proxy(ServedObject):
         """Return whether requests have to be decoded: for faults."""
         return self.faults in self.interceptors
 
-    def has_struck(self, call: Call | None) -> bool:
+    def has_fault_struck_call(self, call: Call | None) -> bool:
         """Return whether a fault may have changed a request or its answer."""
-        return call is not None and self.faults.has_struck(call)
+        return call is not None and self.faults.has_fault_struck_call(call)
 
     def make_address_mapper(self, local_host: str) -> ShowAddress:
         """Return the function that gives the nodes' addresses for clients that have connected to this host."""
         return functools.partial(self._running_nodes.get_advertised_address, local_host=local_host)
 
-    def topic_name(self, topic_id: bytes) -> str | None:
+    def get_topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
-        return self.known.image.name_of(topic_id)
+        return self.known_cluster.image.get_topic_name(topic_id)
 
     def find_server(self, peer: str) -> str:
         """Return HOST:PORT of the node that the client with this address talks to, or "" if it has gone."""
@@ -338,7 +338,7 @@ class Proxy(ServedObject):
     async def _reauthenticate_in_time(self, conversation: Conversation, link: LoopLink) -> None:
         """Renew the login in time, if it ends at all; close the client if that fails."""
         try:
-            await reauthenticate_in_time(conversation, link, self.client_settings, self.known.clock)
+            await reauthenticate_in_time(conversation, link, self.client_settings, self.known_cluster.clock)
         except FAILURES as error:
             reason = str(error) or "it takes too long"
             log.warning("closing %s: cannot log in again at %s: %s", conversation.peer, conversation.server, reason)

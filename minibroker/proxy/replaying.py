@@ -137,22 +137,24 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
 LearnIdentity = Callable[[str, Any, Any], bool]
 
 
-def _compare_values(before: Any, after: Any, path: str, learn: LearnIdentity) -> Iterator[str]:
+def _compare_values(before: Any, after: Any, path: str, learn_new_id: LearnIdentity) -> Iterator[str]:
     for field in _list_fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name not in VOLATILE:
-            yield from _compare_leaves(old, new, f"{path}.{field.name}" if path else field.name, field.name, learn)
+            yield from _compare_leaves(
+                old, new, f"{path}.{field.name}" if path else field.name, field.name, learn_new_id
+            )
 
 
-def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: LearnIdentity) -> Iterator[str]:
+def _compare_leaves(old: Any, new: Any, path: str, name: str, learn_new_id: LearnIdentity) -> Iterator[str]:
     if isinstance(old, Struct) and isinstance(new, Struct):
-        yield from _compare_values(old, new, path, learn)
+        yield from _compare_values(old, new, path, learn_new_id)
     elif isinstance(old, list) and isinstance(new, list):
         for index, (one, other) in enumerate(zip(old, new, strict=False)):
-            yield from _compare_leaves(one, other, f"{path}[{index}]", name, learn)
+            yield from _compare_leaves(one, other, f"{path}[{index}]", name, learn_new_id)
         if len(old) != len(new):
             yield f"{path}: {format_count(len(new), 'item')} in the place of {len(old)}"
-    elif old != new and not learn(name, old, new):
+    elif old != new and not learn_new_id(name, old, new):
         yield f"{path}: {_format_value(new)} in the place of {_format_value(old)}"
 
 

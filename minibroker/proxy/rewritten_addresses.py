@@ -57,10 +57,10 @@ def list_endpoints(response: Message) -> list[AnswerEndpoint]:
     return [each for each in _iterate_endpoints(response) if each.struct.host and each.struct.port > 0]
 
 
-def rewrite_endpoints(endpoints: list[AnswerEndpoint], show: ShowAddress) -> None:
+def rewrite_endpoints(endpoints: list[AnswerEndpoint], map_address: ShowAddress) -> None:
     """Replace the addresses."""
     for struct, node_id in endpoints:
-        struct.host, struct.port = show(struct.host, struct.port, node_id)
+        struct.host, struct.port = map_address(struct.host, struct.port, node_id)
 
 
 def remove_unknown_versions(response: Any) -> bool:

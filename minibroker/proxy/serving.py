@@ -74,24 +74,24 @@ def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsync
 
     closing = asyncio.Event()
 
-    def made() -> Any:
+    def make_application() -> Any:
         from minibroker.explorer.explorer_routes import make_frames_app
 
         return make_frames_app(proxy, closing)
 
-    return serve_application(made, address, closing)
+    return serve_application(make_application, address, closing)
 
 
 def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
     """Return the context in which the control is served; it is the URL."""
     from minibroker.testing.control.control_server import serve_application
 
-    def made() -> Any:
+    def make_application() -> Any:
         from minibroker.testing.control.app import make_proxy_control_app
 
         return make_proxy_control_app(proxy, token)
 
-    return serve_application(made, address, asyncio.Event())
+    return serve_application(make_application, address, asyncio.Event())
 
 
 def _open_recordings(proxy: Proxy, options: ProxyOptions, files: contextlib.ExitStack) -> list[ExchangeRecording]:
@@ -115,14 +115,14 @@ def _make_exchange_listener(
     printing: ExchangeRecording | None,
     is_shown: Callable[[Exchange], bool] | None,
 ) -> Callable[[Exchange], None]:
-    def tell(exchange: Exchange) -> None:
+    def record_exchange(exchange: Exchange) -> None:
         server = proxy.find_server(exchange.connection)
         for recording in recordings:
             recording.add_exchange(exchange, server)
         if printing is not None and is_shown is not None and is_shown(exchange):
             printing.add_exchange(exchange, server)
 
-    return tell
+    return record_exchange
 
 
 def _format_exchange_line(exchange: Exchange, _: str) -> Iterable[bytes]:

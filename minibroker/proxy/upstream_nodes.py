@@ -161,12 +161,12 @@ class UpstreamNodes:
             return self._accept(node)
         from minibroker.broker.network.tls_layer import TlsLayer
 
-        def application() -> Any:
+        def make_application() -> Any:
             return self._accept(node)
 
         place = node.node_id, NAME
         return TlsLayer(
-            self._loop, self.shared, self._tls, application, NoLimits(), HANDSHAKE_MS, *place, self._statistics
+            self._loop, self.shared, self._tls, make_application, NoLimits(), HANDSHAKE_MS, *place, self._statistics
         )
 
     def close(self) -> None:

@@ -74,17 +74,17 @@ class Decoder:
         self._parse_schema: dict[int | UUID, tuple[str, ParsedSchema]] = {}
 
     def decode(
-        self, data: bytes | None, headers: Headers = (), *, is_key: bool = False, seconds: float | None = None
+        self, data: bytes | None, headers: Headers = (), *, is_key: bool = False, time_limit_s: float | None = None
     ) -> Any:
         """Return what a key or a value means: null is None. Raises DecodingError, also if it takes longer."""
         if data is None:
             return None
-        record = read_schema_id(data, headers, key=is_key)
+        record = read_schema_id(data, headers, is_key=is_key)
         if record is None:
             raise DecodingError("it names no schema: it begins with no byte 0 and id, and no header has a GUID")
         if record.schema not in self._parse_schema:
             self._parse_schema[record.schema] = self._find_schema(record.schema)
-        return _decode_data(*self._parse_schema[record.schema], record, seconds)
+        return _decode_data(*self._parse_schema[record.schema], record, time_limit_s)
 
     def _find_schema(self, id_or_guid: int | UUID) -> tuple[str, ParsedSchema]:
         """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
@@ -111,9 +111,9 @@ class GivenDecoder:
         return None if data is None else _decode_data(self._kind, self._schema, FramedData(0, data, FIRST_MESSAGE))
 
 
-def _decode_data(kind: str, schema: ParsedSchema, record: FramedData, seconds: float | None = None) -> Any:
+def _decode_data(kind: str, schema: ParsedSchema, record: FramedData, time_limit_s: float | None = None) -> Any:
     try:
-        return decode_framed_data(kind, schema, record, seconds)
+        return decode_framed_data(kind, schema, record, time_limit_s)
     except InvalidData as error:
         raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
 

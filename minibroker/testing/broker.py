@@ -39,11 +39,11 @@ INNER = (  # for the test kit itself
         "add_interceptor_first",
         "measured",
         "set_measurements",
-        "when_reset",
+        "reset_callbacks",
         "kill_and_reserve_ports",
         "registry_requests",
     ),
-    *("defaults", "has_registry", "first_records", "first_cluster_id", "witnesses", "tell_witnesses"),
+    *("defaults", "has_registry", "first_records", "first_cluster_id", "event_listeners", "notify_event_listeners"),
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -80,7 +80,7 @@ class TestClock:
         """
         clock, by_ms = self._broker.moving_clock, parse_milliseconds(by)
         span = format_span(round(by_ms))
-        self._broker.tell_witnesses("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
+        self._broker.notify_event_listeners("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
         for _ in range(JUMPS):
             clock.move_ahead(by_ms / JUMPS)
             await asyncio.sleep(0)
@@ -103,13 +103,13 @@ class TestClock:
     def freeze(self) -> None:
         """Stop the clock; only `advance` moves it."""
         self._broker.moving_clock.freeze()
-        self._broker.tell_witnesses("clock", "freeze")
+        self._broker.notify_event_listeners("clock", "freeze")
 
     @immediate
     def unfreeze(self) -> None:
         """Let the clock run again."""
         self._broker.moving_clock.unfreeze()
-        self._broker.tell_witnesses("clock", "unfreeze")
+        self._broker.notify_event_listeners("clock", "unfreeze")
 
     @property
     def frozen(self) -> bool:

@@ -35,19 +35,19 @@ def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Wo
     positional = verb.__code__.co_varnames[1 : verb.__code__.co_argcount]
     places = [positional.index(name) for name in names if name in positional]
 
-    def convert_durations(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
-        spans = {name: add_unit_to_duration(words[name]) for name in names if words.get(name) is not None}
+    def convert_durations(arguments: Arguments, keywords: Words) -> tuple[Arguments, Words]:
+        spans = {name: add_unit_to_duration(keywords[name]) for name in names if keywords.get(name) is not None}
         placed = [
             add_unit_to_duration(each) if at in places and each is not None else each
             for at, each in enumerate(arguments)
         ]
-        return tuple(placed), words | spans
+        return tuple(placed), keywords | spans
 
     return convert_durations if names else _return_arguments_unchanged
 
 
-def _return_arguments_unchanged(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
-    return arguments, words
+def _return_arguments_unchanged(arguments: Arguments, keywords: Words) -> tuple[Arguments, Words]:
+    return arguments, keywords
 
 
 def _get_annotations_of_verb(verb: Callable[..., Any]) -> dict[str, str]:

@@ -58,16 +58,16 @@ class BrokerLoop:
         self._process_id = os.getpid()
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_in_other_process(self) -> bool:
         """Return whether this process is a fork of the loop's process, so that a call would never return."""
         return os.getpid() != self._process_id
 
     def _check_not_forked(self) -> None:
-        if self.is_elsewhere:
+        if self.is_in_other_process:
             raise NotRunning(f"the broker runs in process {self._process_id}, of which this one is a fork")
 
     @property
-    def _is_here(self) -> bool:
+    def _is_called_on_loop(self) -> bool:
         return threading.current_thread() is self._thread
 
     def call_on_loop(self, function: Callable[[], Result]) -> Result:
@@ -76,7 +76,7 @@ class BrokerLoop:
         Raises NotRunning in a fork of the loop's process, as `run_on_loop` and `arun_on_loop` do.
         """
         self._check_not_forked()
-        if self._is_here:
+        if self._is_called_on_loop:
             return function()
         done: Future[Result] = Future()
         self._loop.call_soon_threadsafe(_resolve_future, done, function)
@@ -87,7 +87,7 @@ class BrokerLoop:
 
         Raises RuntimeError in the loop's own thread, which must not block, and NotRunning if the loop ends first.
         """
-        if self._is_here or self.is_elsewhere:
+        if self._is_called_on_loop or self.is_in_other_process:
             work.close()
             self._check_not_forked()
             raise RuntimeError(self.REASON)
@@ -102,12 +102,12 @@ class BrokerLoop:
 
     def check_may_block(self, verb: str) -> None:
         """Raise RuntimeError in a coroutine, as a method that blocks would stop its event loop."""
-        if _is_in_task() and not (self._is_here and isinstance(self, LoopThread)):
+        if _is_in_task() and not (self._is_called_on_loop and isinstance(self, LoopThread)):
             raise RuntimeError(f"{verb}() blocks, and this is a coroutine in an event loop: await a{verb}() instead")
 
     async def arun_on_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` on the loop; await its result, from any asyncio loop or from trio."""
-        if self.is_elsewhere:
+        if self.is_in_other_process:
             work.close()
             self._check_not_forked()
         if _is_in_trio():
@@ -225,7 +225,7 @@ class ServedObject(LoopOwner):
 
     def stop(self) -> None:
         """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
-        if self._loop is not None and not self._loop.is_elsewhere:
+        if self._loop is not None and not self._loop.is_in_other_process:
             try:
                 self.loop.run_on_loop(self._close_served_broker_or_proxy())
             finally:
@@ -233,7 +233,7 @@ class ServedObject(LoopOwner):
 
     async def astop(self) -> None:
         """Stop as `stop` does."""
-        if self._loop is not None and not self._loop.is_elsewhere:
+        if self._loop is not None and not self._loop.is_in_other_process:
             try:
                 await self.loop.arun_on_loop(self._close_served_broker_or_proxy())
             finally:

@@ -148,11 +148,11 @@ def kafka_registry(kafka: Broker) -> RegistryVerbs:
 def kafka_cluster(_kafka_start: StartBroker) -> StartBroker:
     """Return a function that starts a broker for this test alone: `kafka_cluster(nodes=3)`."""
 
-    def cluster(nodes: int = 3, **more: Any) -> Broker:
+    def start_cluster(nodes: int = 3, **more: Any) -> Broker:
         __tracebackhide__ = True
         return _kafka_start(nodes=nodes, **more)
 
-    return cluster
+    return start_cluster
 
 
 def _read_markers(node: Any) -> dict[str, Any]:

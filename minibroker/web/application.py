@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
-from minibroker.web.guard import Guard
+from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request, RequestRefused, make_json_answer, make_redirection
 from minibroker.web.routes import Route
 
@@ -20,7 +20,7 @@ DescribeMistake = Callable[[Exception], "tuple[int, str, str] | None"]
 class Application:
     """What answers requests. Only those that the guard lets in are answered, unless a route is for everybody."""
 
-    def __init__(self, routes: Iterable[Route], guard: Guard, mistake: DescribeMistake = lambda _: None) -> None:
+    def __init__(self, routes: Iterable[Route], guard: RequestGuard, mistake: DescribeMistake = lambda _: None) -> None:
         """`mistake` returns status, name and message for an error that is the client's, None for any other."""
         self.routes: list[Route] = []
         self._by_length: defaultdict[int, list[Route]] = defaultdict(list)

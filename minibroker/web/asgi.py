@@ -114,12 +114,12 @@ def _make_headers(answer: Answer) -> dict[str, str]:
 async def _send_pieces(pieces: AsyncIterator[bytes], incoming_body: IncomingBody, send: Send) -> None:
     """Send what comes until it ends, or the client leaves."""
 
-    async def sent() -> None:
+    async def send_all_pieces() -> None:
         async for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    tasks = [asyncio.ensure_future(sent()), asyncio.ensure_future(incoming_body.wait_until_gone())]
+    tasks = [asyncio.ensure_future(send_all_pieces()), asyncio.ensure_future(incoming_body.wait_until_gone())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

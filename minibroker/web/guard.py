@@ -8,7 +8,7 @@ from minibroker.addresses import find_reason_to_refuse_request
 from minibroker.web.messages import Request, RequestRefused
 
 
-class Guard:
+class RequestGuard:
     """Rejects requests of other sites' pages, and those without the token.
 
     Without a token the server must be asked by a name of this machine.

@@ -29,7 +29,7 @@ def _make_head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
     return h11.Response(status_code=status, reason=HTTPStatus(status).phrase.encode(), headers=headers)
 
 
-class AnswerFlow:
+class WriteFlowControl:
     """Whether an answer may be written on: not while the client reads too slowly."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class HttpConnection(asyncio.Protocol):
     ) -> None:
         self._application, self._connections, self._tasks, self._most = application, connections, tasks, most
         self.parser = h11.Connection(h11.SERVER, HEAD_BYTES)
-        self.flow = AnswerFlow()
+        self.flow = WriteFlowControl()
         self.transport: asyncio.Transport = cast(Any, None)
         self.cycle: RequestCycle | None = None
         self._is_one_too_many = False

@@ -30,7 +30,7 @@ class RequestRefused(Exception):
         return OLD_NAMES.get(self.status) or HTTPStatus(self.status).name
 
 
-class NotUnderstood(RequestRefused):
+class InvalidRequest(RequestRefused):
     """A parameter or a body is not as it must be."""
 
     name = "NOT_UNDERSTOOD"

@@ -63,7 +63,7 @@ def _iterate_described_types(route: Route) -> Iterable[Any]:
         yield route.query_or_body_type
 
 
-def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+def _describe_operation(route: Route, schemas_by_type: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     queried = route.query_or_body_parameters if route.method in QUERIED else []
     description: dict[str, Any] = {
         "tags": [route.tag],
@@ -71,15 +71,17 @@ def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mappin
         "description": get_description(route),
         "operationId": route.name,
         "parameters": [
-            *(_describe_parameter(each, "path", of_kind) for each in route.path_parameters),
-            *(_describe_parameter(each, "query", of_kind) for each in queried),
+            *(_describe_parameter(each, "path", schemas_by_type) for each in route.path_parameters),
+            *(_describe_parameter(each, "query", schemas_by_type) for each in queried),
         ],
-        "responses": _describe_responses(route, of_kind, errors),
+        "responses": _describe_responses(route, schemas_by_type, errors),
     }
     if not description["parameters"]:
         del description["parameters"]
     if route.method not in QUERIED and route.query_or_body_type is not None:
-        schema = _add_title_if_unnamed(of_kind[route.query_or_body_type], route.query_or_body_parameters[0].name)
+        schema = _add_title_if_unnamed(
+            schemas_by_type[route.query_or_body_type], route.query_or_body_parameters[0].name
+        )
         description["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
         if not route.needs_body:
             description["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
@@ -92,22 +94,22 @@ def get_description(route: Route) -> str:
     return route.about or re.sub(r"\bNone\b", "null", OF_PYTHON.sub("", " ".join(text.split()))).strip()
 
 
-def _describe_parameter(parameter: Parameter, source: str, of_kind: Mapping[Any, Any]) -> dict[str, Any]:
-    schema = dict(of_kind[parameter.kind])
+def _describe_parameter(parameter: Parameter, source: str, schemas_by_type: Mapping[Any, Any]) -> dict[str, Any]:
+    schema = dict(schemas_by_type[parameter.kind])
     is_required = source == "path" or parameter.is_required
     if not is_required and parameter.default not in (None, ""):
         schema["default"] = parameter.default
     return {"name": parameter.name, "in": source, "required": is_required, "schema": schema}
 
 
-def _describe_responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+def _describe_responses(route: Route, schemas_by_type: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Successful Response"}
     if route.return_type is not None:
         good["content"] = {
-            JSON: {"schema": _add_title_if_unnamed(of_kind[route.return_type], f"response {route.name}")}
+            JSON: {"schema": _add_title_if_unnamed(schemas_by_type[route.return_type], f"response {route.name}")}
         }
     bad = {
-        str(status): {"description": meaning, "content": {JSON: {"schema": of_kind[ErrorAnswer]}}}
+        str(status): {"description": meaning, "content": {JSON: {"schema": schemas_by_type[ErrorAnswer]}}}
         for status, meaning in sorted({**errors, **route.errors}.items())
     }
     return {str(route.success_status): good, **bad}

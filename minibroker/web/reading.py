@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
-from minibroker.web.messages import NotUnderstood
+from minibroker.web.messages import InvalidRequest
 
 WORDS: Final = {
     "array": "a list",
@@ -53,23 +53,23 @@ def convert_value(kind: Any, value: Any) -> Any:
 
 
 def read_json_as(data: bytes, kind: Any) -> Any:
-    """Return a body as a type. Raises NotUnderstood."""
+    """Return a body as a type. Raises InvalidRequest."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=convert_value)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         try:
             plain = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as malformed:
-            raise NotUnderstood(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
-        raise NotUnderstood(_format_mistake("body", str(error), kind, plain)) from None
+            raise InvalidRequest(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
+        raise InvalidRequest(_format_mistake("body", str(error), kind, plain)) from None
 
 
 def read_struct_from_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
-    """Return the variables of a path, or the parameters of a query, as a struct. Raises NotUnderstood."""
+    """Return the variables of a path, or the parameters of a query, as a struct. Raises InvalidRequest."""
     try:
         return msgspec.convert(texts, kind, strict=False, dec_hook=convert_value)
     except msgspec.ValidationError as error:
-        raise NotUnderstood(_format_mistake(source, str(error), kind, texts)) from None
+        raise InvalidRequest(_format_mistake(source, str(error), kind, texts)) from None
 
 
 def _format_mistake(source: str, error: str, kind: Any, value: Any) -> str:

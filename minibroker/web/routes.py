@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from msgspec import Meta
 
-from minibroker.web.messages import Answer, NotUnderstood, Request, make_json_answer
+from minibroker.web.messages import Answer, InvalidRequest, Request, make_json_answer
 from minibroker.web.reading import MISSING, read_json_as, read_struct_from_texts
 from minibroker.web.signatures import (
     Parameter,
@@ -130,7 +130,7 @@ class Route:
         return self.status or (204 if self.return_type is None else 200)
 
     async def __call__(self, request: Request) -> Answer:
-        """Answer a request. Raises NotUnderstood, and what the function raises."""
+        """Answer a request. Raises InvalidRequest, and what the function raises."""
         if self.is_raw:
             result = self.function(request)
         else:
@@ -160,10 +160,10 @@ class Route:
         data = await request.read(self.most_bytes)
         if not data or (data.strip() == b"null" and not self.needs_body):
             if self.needs_body:
-                raise NotUnderstood(f"body: {MISSING}")
+                raise InvalidRequest(f"body: {MISSING}")
             return {}
         if not _is_json(request.headers.get("content-type", "")):
-            raise NotUnderstood("body: must be JSON, which its Content-Type says: application/json")
+            raise InvalidRequest("body: must be JSON, which its Content-Type says: application/json")
         found, first = read_json_as(data, self.query_or_body_type), self.query_or_body_parameters[0]
         if not first.is_whole:
             return self._list_given_arguments(found)
@@ -187,10 +187,10 @@ class Route:
         """Return what the answer's type has of a result."""
         if isinstance(self.answer, str):
             return {self.answer.partition(".")[2]: result}
-        if hasattr(self.answer, "of"):
-            return self.answer.of(result)
+        if hasattr(self.answer, "make_from"):
+            return self.answer.make_from(result)
         (item,) = get_args(self.answer)[:1] or (None,)
-        return [item.of(each) for each in result] if hasattr(item, "of") else result
+        return [item.make_from(each) for each in result] if hasattr(item, "make_from") else result
 
 
 class Routes(list[Route]):
@@ -206,30 +206,30 @@ class Routes(list[Route]):
             each.path = prefix + each.path
         return self
 
-    def add_route(self, method: str, path: str, function: Callable[..., Any], name: str, **given: Any) -> None:
-        """Let a function answer a method and a path; `given` is as in `Route`."""
-        options = {**self._defaults, **given}
-        options["kinds"] = {**self._defaults.get("kinds", {}), **given.get("kinds", {})}
+    def add_route(self, method: str, path: str, function: Callable[..., Any], name: str, **route_options: Any) -> None:
+        """Let a function answer a method and a path; `route_options` is as in `Route`."""
+        options = {**self._defaults, **route_options}
+        options["kinds"] = {**self._defaults.get("kinds", {}), **route_options.get("kinds", {})}
         self.append(Route(method, self._prefix + path, function, name, **options))
 
-    def get(self, path: str, **given: Any) -> Callable[[Function], Function]:
+    def get(self, path: str, **route_options: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer GET, and HEAD."""
-        return self._make_decorator("GET", path, given)
+        return self._make_decorator("GET", path, route_options)
 
-    def post(self, path: str, **given: Any) -> Callable[[Function], Function]:
+    def post(self, path: str, **route_options: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer POST."""
-        return self._make_decorator("POST", path, given)
+        return self._make_decorator("POST", path, route_options)
 
-    def delete(self, path: str, **given: Any) -> Callable[[Function], Function]:
+    def delete(self, path: str, **route_options: Any) -> Callable[[Function], Function]:
         """Let the decorated function answer DELETE."""
-        return self._make_decorator("DELETE", path, given)
+        return self._make_decorator("DELETE", path, route_options)
 
-    def _make_decorator(self, method: str, path: str, given: dict[str, Any]) -> Callable[[Function], Function]:
-        def add(function: Function) -> Function:
-            self.add_route(method, path, function, function.__name__, **given)
+    def _make_decorator(self, method: str, path: str, route_options: dict[str, Any]) -> Callable[[Function], Function]:
+        def register_route(function: Function) -> Function:
+            self.add_route(method, path, function, function.__name__, **route_options)
             return function
 
-        return add
+        return register_route
 
 
 def _get_values_by_field(struct: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
-from minibroker.captures.kafka_streams import Conversation, Pair, find_conversation, find_conversations
+from minibroker.captures.kafka_streams import Conversation, RequestAnswerPair, find_conversation, find_conversations
 from minibroker.captures.packets import Address, Capture
 from minibroker.captures.tcp_streams import Connection, GaplessBytes, Stream, collect_connections, make_stream
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -32,7 +32,7 @@ def conversation(asked: bytes | Stream, answered: bytes | Stream) -> Conversatio
     return found
 
 
-def ids(pairs: list[Pair]) -> list[tuple[int | None, int | None]]:
+def ids(pairs: list[RequestAnswerPair]) -> list[tuple[int | None, int | None]]:
     return [
         (
             each.request.correlation_id if each.request else None,

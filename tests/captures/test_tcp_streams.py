@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.captures.packets import Capture, Malformed, Segment
+from minibroker.captures.packets import Capture, MalformedPacket, Segment
 from minibroker.captures.tcp_streams import Connection, Stream, collect_connections
 from tests.captures.capturing import (
     CLIENT,
@@ -133,9 +133,9 @@ def test_a_truncated_file_is_read_up_to_its_end(write: type) -> None:
 
 
 def test_a_file_that_is_not_a_capture_is_reported() -> None:
-    with pytest.raises(Malformed, match="no capture"):
+    with pytest.raises(MalformedPacket, match="no capture"):
         list(Capture(b"\x0a\x0d\x0d\x0a").iterate_segments())
-    with pytest.raises(Malformed, match="link type 9 are not known"):
+    with pytest.raises(MalformedPacket, match="link type 9 are not known"):
         list(Capture(pcap([], 9)).iterate_segments())
 
 
@@ -144,7 +144,7 @@ def test_corrupt_files_never_raise_other_errors(data: st.DataObject) -> None:
     whole = bytearray(data.draw(st.sampled_from([pcap, pcapng]))(Wire().open().asks(SAID[:50]).packets))
     for _ in range(4):
         whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedPacket):
         collect_connections(Capture(bytes(whole)).iterate_segments())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.cli.container import Announcement, iterate_local_addresses, make_kafka_lines
+from minibroker.cli.container import ListenerAnnouncement, iterate_local_addresses, make_log_lines_of_kafka_start
 from minibroker.cli.serving import InvalidOptions
 
 LINE = "minibroker listens on kafka:9092,localhost:19092"
@@ -24,7 +24,7 @@ SETTINGS = Settings(
 
 
 def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
-    announce = Announcement(SETTINGS, True, None)
+    announce = ListenerAnnouncement(SETTINGS, True, None)
     announce(LINE, {"control": CONTROLLED})
     first, *others, last = capsys.readouterr().out.splitlines()
     assert (first, last) == (LINE, CONTROLLED)
@@ -32,7 +32,7 @@ def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[
 
 
 def test_log_lines_begin_as_in_kafka() -> None:
-    line = make_kafka_lines(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
+    line = make_log_lines_of_kafka_start(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
     assert line == (
         "[2026-01-02 03:04:05,006] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)"
     )
@@ -41,7 +41,7 @@ def test_log_lines_begin_as_in_kafka() -> None:
 def test_the_ready_file_is_written_once_clients_can_connect(tmp_path: Path) -> None:
     file = tmp_path / "ready"
     file.write_text("of another start\n")
-    announce = Announcement(SETTINGS, False, str(file))
+    announce = ListenerAnnouncement(SETTINGS, False, str(file))
     assert not file.exists()
     announce(LINE, {"registry": "minibroker has a schema registry at http://127.0.0.1:8081", "control": CONTROLLED})
     assert file.read_text().splitlines() == [
@@ -60,4 +60,4 @@ def test_ipv6_addresses_are_in_brackets() -> None:
 
 def test_a_ready_file_requires_a_directory(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptions, match="there is no directory"):
-        Announcement(SETTINGS, False, str(tmp_path / "none" / "ready"))
+        ListenerAnnouncement(SETTINGS, False, str(tmp_path / "none" / "ready"))

@@ -13,7 +13,7 @@ from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.testing.seen.exchange import SIZE_BYTES, Exchange
-from minibroker.testing.seen.subjects import NameOf
+from minibroker.testing.seen.subjects import GetTopicName
 from tests.broker.harness import frame_of
 
 Topic = MetadataRequest.MetadataRequestTopic
@@ -26,7 +26,7 @@ def metadata(topics: int) -> Exchange:
     return made
 
 
-def threads_that_name(threads: set[threading.Thread]) -> NameOf:
+def threads_that_name(threads: set[threading.Thread]) -> GetTopicName:
     """Return a function that names topics, and notes which threads ask for names."""
 
     def name_of(topic_id: bytes) -> str:

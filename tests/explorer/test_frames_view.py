@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.explorer.effects import list_effects
+from minibroker.explorer.effects import describe_effects
 from minibroker.explorer.explorer_routes import FOLDER
 from minibroker.explorer.frames_view import COLUMNS, FrameFeed, list_filter_words, make_copyable_texts
 from minibroker.protocol.apis import ApiKey
@@ -115,7 +115,7 @@ def test_a_discarded_frame_is_reported_as_missing(explored: Broker) -> None:
 
 def test_a_produce_links_to_the_topic_it_changed(explored: Broker) -> None:
     produce(explored)
-    assert list_effects(last(explored, "Produce"), lambda _: None) == [
+    assert describe_effects(last(explored, "Produce"), lambda _: None) == [
         {"text": "appended 1 record to orders-0 from offset 0 on", "place": "/topics/orders/0"}
     ]
 
@@ -126,7 +126,7 @@ def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers})
     producer.produce("orders", b"lost")
     producer.flush(30)
-    assert list_effects(last(explored, "Produce"), lambda _: None) == []
+    assert describe_effects(last(explored, "Produce"), lambda _: None) == []
 
 
 def test_a_frame_can_be_copied_as_hex_json_python_and_kcat_commands(explored: Broker) -> None:
@@ -156,7 +156,7 @@ def test_filters_have_the_parameters_of_faults(explored: Broker) -> None:
 
 def test_nothing_follows_the_journal_while_no_explorer_is_open() -> None:
     with Broker() as broker:
-        assert (broker.interceptors, broker.witnesses) == ([], [])
+        assert (broker.interceptors, broker.event_listeners) == ([], [])
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])

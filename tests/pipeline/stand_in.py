@@ -20,7 +20,7 @@ class StandIn:
         self.logs = {partition(name): Bounds(*bounds) for name, bounds in logs.items()}
         self.closed = 0
 
-    def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+    def list_partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
         return self.selection.choose_partitions(self.logs, missing_ok=missing_ok)
 
     def find_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:

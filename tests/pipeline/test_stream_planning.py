@@ -37,7 +37,7 @@ def at(**offsets: int) -> Offsets:
 
 
 def latest_in(log: StandIn) -> Offsets:
-    return {partition: bounds.latest for partition, bounds in log.find_bounds(log.partitions()).items()}
+    return {partition: bounds.latest for partition, bounds in log.find_bounds(log.list_partitions()).items()}
 
 
 def ranges(log: StandIn, start: Offsets, end: Offsets, **options: str) -> list[OffsetRange]:

@@ -45,7 +45,7 @@ def test_an_unreadable_request_does_not_end_the_stream_of_frames() -> None:
         (exchange,) = proxy.wait_for_requests(count=1, timeout=PATIENCE_S)
         assert (exchange.request, exchange.answer, exchange.groups) == (None, None, frozenset())
         assert exchange.request_bytes == asked[4:]
-        portion = asyncio.run(FrameFeed(proxy.journal, proxy.topic_name).take_next_portion())
+        portion = asyncio.run(FrameFeed(proxy.journal, proxy.get_topic_name).take_next_portion())
         assert portion is not None and portion["rows"][0][1] == "Metadata"
         shown = page.get("/explorer/api/frames/1").json
         assert any("problem" in row for row in shown["request"]["rows"])

@@ -35,7 +35,7 @@ class Receiver:
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
         self.passed += data
 
-    def take_bytes_without_frames(self, data: bytes) -> None:
+    def pass_bytes_without_frames(self, data: bytes) -> None:
         self.plain += data
         self.passed += data
 

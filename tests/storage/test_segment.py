@@ -156,7 +156,7 @@ def test_an_index_of_one_entry_is_rebuilt_after_a_power_loss(tmp_path: Path, dam
     assert (again.indexes.max_timestamp, again.indexes.offset_of_max_timestamp) == (NOW_MS, 101)
 
 
-def test_an_index_of_one_entry_whose_loss_is_undetectable_is_fsynced(tmp_path: Path) -> None:
+def test_an_index_of_one_entry_is_fsynced_since_its_loss_would_not_be_noticed(tmp_path: Path) -> None:
     segment = created(tmp_path)
     timeless, timed = batch(1, timestamp=-1, base_offset=100), batch(1, base_offset=101)
     segment.append(timeless, 100, (check_batch(timeless),))

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.testing import Broker
 from minibroker.testing.control.app import make_control_app
-from minibroker.web.guard import Guard
+from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Request, RequestRefused
 from minibroker.web.routes import MOST_BYTES
 from tests.asking_applications import Asking
@@ -22,7 +22,7 @@ def asked(**headers: str) -> Request:
 
 @pytest.mark.parametrize("token", ["secret", "g\u00e9heim", "\u79d8\u5bc6"])
 def test_a_token_can_have_any_characters(token: str) -> None:
-    guard = Guard(token)
+    guard = RequestGuard(token)
     guard(asked(authorization=f"Bearer {token}"))
     for wrong in ("", "Bearer", f"Bearer {token} ", f"Basic {token}"):
         with pytest.raises(RequestRefused, match="401"):
@@ -31,8 +31,8 @@ def test_a_token_can_have_any_characters(token: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost:8082", "127.0.0.1", "[::1]:1"])
 def test_local_host_names_are_accepted_without_a_token(host: str) -> None:
-    Guard(None)(asked(host=host))
-    Guard(None)(asked(host=host, origin=f"http://{host}"))
+    RequestGuard(None)(asked(host=host))
+    RequestGuard(None)(asked(host=host, origin=f"http://{host}"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_local_host_names_are_accepted_without_a_token(host: str) -> None:
 )
 def test_pages_of_other_sites_are_rejected(host: str, origin: str) -> None:
     with pytest.raises(RequestRefused, match="403"):
-        Guard(None)(asked(host=host, origin=origin))
+        RequestGuard(None)(asked(host=host, origin=origin))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from minibroker.quantities import Duration
 from minibroker.web.application import Application
-from minibroker.web.guard import Guard
+from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request
 from minibroker.web.openapi import describe_routes
 from minibroker.web.routes import Routes
@@ -111,7 +111,7 @@ def mistake(error: Exception) -> tuple[int, str, str] | None:
 
 @pytest.fixture
 def kettles() -> Asking:
-    return Asking(Application(routes(), Guard(), mistake))
+    return Asking(Application(routes(), RequestGuard(), mistake))
 
 
 def test_arguments_of_a_route_are_read_from_the_json_body(kettles: Asking) -> None:
@@ -195,12 +195,12 @@ def test_an_internal_error_is_logged_and_not_sent_to_the_client(caplog: pytest.L
     def bug() -> None:
         raise KeyError("secret")
 
-    answer = Asking(Application(found, Guard(), mistake)).get("/bug")
+    answer = Asking(Application(found, RequestGuard(), mistake)).get("/bug")
     assert answer.status == 500 and "secret" not in answer.text and "KeyError" in caplog.text
 
 
 def test_the_guard_rejects_a_request_before_its_body_is_read() -> None:
-    application = Application(routes(), Guard("token"), mistake)
+    application = Application(routes(), RequestGuard("token"), mistake)
 
     async def rest(most_bytes: int) -> bytes:
         raise AssertionError("it was read")

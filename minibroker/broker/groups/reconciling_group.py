@@ -141,14 +141,14 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def remove_members(self, members: Sequence[AnyMember]) -> None:
         """Remove members. Raises KafkaError if that cannot be recorded, and nothing has changed."""
 
-    def append_changes(self, changes: Sequence[GroupChange], replaced: Group | None = None) -> None:
-        """Append changes, all or none, and fold them in; this group then takes the place of `replaced`.
+    def append_changes(self, changes: Sequence[GroupChange], replaced_group: Group | None = None) -> None:
+        """Append changes, all or none, and fold them in; this group then takes the place of `replaced_group`.
 
         Raises KafkaError with the code for the client, and nothing has changed.
         """
         if not changes:
             return
-        gone = () if replaced is None else replaced.make_tombstones()
+        gone = () if replaced_group is None else replaced_group.make_tombstones()
         self.context.append_entries(self.group_id, [*gone, *encode_group_changes(changes)])
         self.context.groups[self.group_id] = self
         before = self.epoch
@@ -156,8 +156,8 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
             self.apply_record_change(change)
         if self.epoch > before:
             self.context.rebalances[self.type] += 1
-        if replaced is not None:
-            replaced.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
+        if replaced_group is not None:
+            replaced_group.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def apply_record_change(self, change: GroupChange) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""

@@ -38,7 +38,7 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
             if request.enable2_pc:
                 context.authorize(TWO_PHASE_COMMIT_ID, request.transactional_id)
-        elif not (context.allows(IDEMPOTENT_WRITE) or context.allows_some(WRITE_TOPIC)):
+        elif not (context.allows(IDEMPOTENT_WRITE) or context.allows_on_any_resource(WRITE_TOPIC)):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")

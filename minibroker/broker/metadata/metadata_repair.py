@@ -162,7 +162,7 @@ class MetadataRepair:
         if metadata is None:
             self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
         else:
-            self.steps += self._describe_missing_end(metadata.path)
+            self.steps += self._describe_missing_records_at_end(metadata.path)
         self._plan_all_topics()
         self._anew = bool(self.steps)  # and not only files with ids
         if self._anew:
@@ -182,7 +182,7 @@ class MetadataRepair:
             f"{path}/{PARTITION_METADATA} gets the id {format_uuid(topic_id)}" for path, topic_id in self._ids
         ]
 
-    def _describe_missing_end(self, path: str) -> Iterator[str]:
+    def _describe_missing_records_at_end(self, path: str) -> Iterator[str]:
         reached = max(self._read_checkpoint(folder, name).get(METADATA, 0) for folder, name in self._list_checkpoints())
         if self._salvage.next_offset < reached:
             yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"

@@ -121,8 +121,8 @@ def _remove_help_and_type(text: bytes) -> bytes:
 
 
 def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[MetricSources], Iterator[Sample]]:
-    def sample_apis(observed: MetricSources) -> Iterator[Sample]:
-        for key, statistics in list(observed.requests.by_api.items()):
+    def sample_apis(sources: MetricSources) -> Iterator[Sample]:
+        for key, statistics in list(sources.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
 
     return sample_apis
@@ -157,8 +157,8 @@ def _sample_accepted_connections(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_authentications(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
-    def sample_authentications(observed: MetricSources) -> Iterator[Sample]:
-        for (node_id, listener), statistics in list(observed.server.authentications.items()):
+    def sample_authentications(sources: MetricSources) -> Iterator[Sample]:
+        for (node_id, listener), statistics in list(sources.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
 
     return sample_authentications
@@ -171,8 +171,8 @@ def _sample_delayed_requests(sources: MetricSources) -> Iterator[Sample]:
 def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[MetricSources], Iterator[Sample | None]]:
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
-    def sample_logs(observed: MetricSources) -> Iterator[Sample | None]:
-        for partition in _iterate_partitions(observed.cluster):
+    def sample_logs(sources: MetricSources) -> Iterator[Sample | None]:
+        for partition in _iterate_partitions(sources.cluster):
             yield (partition.topic.name, str(partition.index)), value(partition.log)
 
     return lambda observed: _sum_samples_beyond_limit(PARTITIONS_TOLD, sample_logs(observed))
@@ -256,8 +256,8 @@ def _sample_client_metrics(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_value(value: Callable[[MetricSources], float]) -> Callable[[MetricSources], Iterator[Sample]]:
-    def sample_value(observed: MetricSources) -> Iterator[Sample]:
-        yield (), value(observed)
+    def sample_value(sources: MetricSources) -> Iterator[Sample]:
+        yield (), value(sources)
 
     return sample_value
 

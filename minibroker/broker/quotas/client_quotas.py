@@ -18,7 +18,7 @@ INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # DescribeClientQuotas' match types
 
 
-class ValueLimit(NamedTuple):
+class QuotaValueLimit(NamedTuple):
     """The valid values: the largest, Kafka's name of the type, and whether it must be a whole number."""
 
     maximum: float
@@ -27,20 +27,20 @@ class ValueLimit(NamedTuple):
 
 
 LONG, DOUBLE, INT = (
-    ValueLimit(LONG_MAX, "a LONG", True),
-    ValueLimit(math.inf, "a DOUBLE", False),
-    ValueLimit(INT_MAX, "an INT", True),
+    QuotaValueLimit(LONG_MAX, "a LONG", True),
+    QuotaValueLimit(math.inf, "a DOUBLE", False),
+    QuotaValueLimit(INT_MAX, "an INT", True),
 )
-OF_CLIENTS: Mapping[str, ValueLimit] = {
+OF_CLIENTS: Mapping[str, QuotaValueLimit] = {
     "producer_byte_rate": LONG,
     "consumer_byte_rate": LONG,
     "request_percentage": DOUBLE,
     "controller_mutation_rate": DOUBLE,
 }
-OF_ADDRESSES: Mapping[str, ValueLimit] = {"connection_creation_rate": INT}
+OF_ADDRESSES: Mapping[str, QuotaValueLimit] = {"connection_creation_rate": INT}
 
 
-def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, ValueLimit]]:
+def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, QuotaValueLimit]]:
     """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
@@ -71,7 +71,7 @@ def _is_ip_address(name: str | None) -> bool:
         return False
 
 
-def check_quota_value(limits: Mapping[str, ValueLimit], key: str, value: float) -> None:
+def check_quota_value(limits: Mapping[str, QuotaValueLimit], key: str, value: float) -> None:
     """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:

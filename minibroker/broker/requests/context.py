@@ -147,7 +147,7 @@ class RequestContext:
             audit.log_verdict(connection.principal, connection.host, right, name, is_allowed=is_allowed)
         return is_allowed
 
-    def allows_some(self, right: Right) -> bool:
+    def allows_on_any_resource(self, right: Right) -> bool:
         """Return whether the principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
         authorizer, connection = self.cluster.authorizer, self.connection
         if authorizer is None or self.is_own:

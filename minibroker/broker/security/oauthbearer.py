@@ -57,14 +57,14 @@ class TokenValidator(Protocol):
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
-def exchange_oauthbearer_token(tokens: TokenValidator) -> Exchange:
+def exchange_oauthbearer_token(validator: TokenValidator) -> Exchange:
     """Authenticate a client by a valid token."""
     wanted, token = _parse_first_message((yield b""))
-    wait = tokens.make_wait_for_key(token)
+    wait = validator.make_wait_for_key(token)
     if wait is not None:
         yield wait
     try:
-        identity = tokens.get_identity_of_token(token)
+        identity = validator.get_identity_of_token(token)
     except TokenRefused as refused:
         refusal = _encode_refusal(refused)
         if (yield refusal.encode()) == FAILED:

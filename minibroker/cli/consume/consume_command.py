@@ -30,7 +30,7 @@ from minibroker.cli.consume.consume_lines import (
     make_schema_formatter,
     parse_format,
 )
-from minibroker.cli.consume.consume_sources import ChosenSource, ConsumeSelection, GroupSource, RecordSource
+from minibroker.cli.consume.consume_sources import ConsumeSelection, GroupSource, PartitionsSource, RecordSource
 from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern, parse_offset_or_time, parse_topics
 from minibroker.cli.schemas.registries import make_registry_options
 from minibroker.cli.shared import NamedCommand, make_json_option, make_names_completer, make_operation_error
@@ -301,7 +301,7 @@ def _split_off_isolation_level(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
 
 def make_record_source(client: Client, group: str | None, selection: ConsumeSelection) -> RecordSource:
     """Return what reads the selected records, as a member of the group if there is one."""
-    return ChosenSource(client, selection) if group is None else GroupSource(client, group, selection)
+    return PartitionsSource(client, selection) if group is None else GroupSource(client, group, selection)
 
 
 def print_records(source: RecordSource, format_line: FormatRecord, ending: ConsumeEnding) -> None:

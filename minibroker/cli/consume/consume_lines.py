@@ -93,8 +93,8 @@ def _make_headers_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
     """Return a part that prints name=value,name=value."""
     null_header = null or _NULL_HEADER
 
-    def format_headers(found: FetchedRecord) -> bytes:
-        pairs = ((name, null_header if value is None else show_bytes(value)) for name, value in found.record.headers)
+    def format_headers(record: FetchedRecord) -> bytes:
+        pairs = ((name, null_header if value is None else show_bytes(value)) for name, value in record.record.headers)
         return b",".join(show_bytes(name.encode()) + b"=" + value for name, value in pairs)
 
     return format_headers
@@ -147,8 +147,8 @@ def _make_constant_part(text: str) -> FormatPart:
     return lambda found: data
 
 
-def _unescape_match(found: re.Match[bytes]) -> bytes:
-    hexadecimal, other = found.groups()
+def _unescape_match(match: re.Match[bytes]) -> bytes:
+    hexadecimal, other = match.groups()
     return _ESCAPED.get(other, other) if hexadecimal is None else bytes([int(hexadecimal, 16)])
 
 
@@ -181,11 +181,11 @@ def _escape_control_characters(data: bytes) -> bytes:
 def make_decoding_formatter(decoders: Decoders, fallback: FormatRecord) -> FormatRecord:
     """Return the formatter of a line with what a record means. One of an unknown kind is printed as `fallback`."""
 
-    def format_line(found: FetchedRecord) -> bytes:
+    def format_line(record: FetchedRecord) -> bytes:
         from minibroker.cli.dump.dump_text import format_decoded_record
 
-        said = decode_internal_record(decoders, found)
-        return fallback(found) if said is None else f"{format_decoded_record(said)}\n".encode()
+        said = decode_internal_record(decoders, record)
+        return fallback(record) if said is None else f"{format_decoded_record(said)}\n".encode()
 
     return format_line
 
@@ -209,9 +209,9 @@ def make_json_formatter(decoders: Decoders) -> FormatRecord:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
     from minibroker.cli.dump.dump_records import make_decoded_record_object
 
-    def format_line(found: FetchedRecord) -> bytes:
-        document = make_record_object(found.partition, found.record)
-        said = decode_internal_record(decoders, found) if decoders else None
+    def format_line(record: FetchedRecord) -> bytes:
+        document = make_record_object(record.partition, record.record)
+        said = decode_internal_record(decoders, record) if decoders else None
         return json.dumps(document if said is None else document | make_decoded_record_object(said)).encode() + b"\n"
 
     return format_line
@@ -242,22 +242,22 @@ def make_schema_formatter(registry: RegistryClient, fallback: FormatRecord, *, a
     def encode_value(value: Any) -> bytes:
         return format_json(value).encode() + b"\n"
 
-    def decode_key_or_value(found: FetchedRecord, *, is_key: bool) -> Any:
-        data = found.record.key if is_key else found.record.value
-        headers = tuple((name, value) for name, value in found.record.headers)
+    def decode_key_or_value(record: FetchedRecord, *, is_key: bool) -> Any:
+        data = record.record.key if is_key else record.record.value
+        headers = tuple((name, value) for name, value in record.record.headers)
         return decoder.decode(data, headers, is_key=is_key)
 
-    def format_line(found: FetchedRecord) -> bytes:
-        document = make_record_object(found.partition, found.record) if as_json else {}
+    def format_line(record: FetchedRecord) -> bytes:
+        document = make_record_object(record.partition, record.record) if as_json else {}
         if as_json:
             with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has
-                document["decoded_key"] = decode_key_or_value(found, is_key=True)
+                document["decoded_key"] = decode_key_or_value(record, is_key=True)
         try:
-            value = decode_key_or_value(found, is_key=False)
+            value = decode_key_or_value(record, is_key=False)
             return encode_value(document | {"decoded": value} if as_json else value)
         except DecodingError as error:
-            topic, index = found.partition
-            click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: {error}", err=True)
-            return encode_value(document) if as_json else fallback(found)
+            topic, index = record.partition
+            click.echo(f"minibroker: {topic}-{index} at {record.record.offset}: {error}", err=True)
+            return encode_value(document) if as_json else fallback(record)
 
     return format_line

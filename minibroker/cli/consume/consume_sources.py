@@ -45,7 +45,7 @@ class RecordSource(Protocol):
         """End, after the last record that was printed."""
 
 
-class ChosenSource:
+class PartitionsSource:
     """The partitions of topics, from their places on."""
 
     def __init__(self, client: Client, selection: ConsumeSelection) -> None:

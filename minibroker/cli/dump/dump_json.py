@@ -38,12 +38,12 @@ def make_totals_object(files: int, total: Mapping[str, int], damaged: Mapping[st
     return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
-def make_item_object(item: InspectedItem, pair: DecodedKeyAndValue | None = None) -> dict[str, Any]:
-    """Return the object of an item; `pair` is the meaning of a record, if known."""
+def make_item_object(item: InspectedItem, decoded_record: DecodedKeyAndValue | None = None) -> dict[str, Any]:
+    """Return the object of an item; `decoded_record` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
         return _make_batch_object(item)
     if isinstance(item, FoundRecord):
-        return _make_record_object(item, pair)
+        return _make_record_object(item, decoded_record)
     if isinstance(item, TextLine):
         return {"type": "line", **item._asdict()}
     kind = "damage" if isinstance(item, DamagedBytes) else "note" if isinstance(item, InspectionNote) else "entry"
@@ -77,19 +77,19 @@ def _make_batch_object(batch: FoundBatch) -> dict[str, Any]:
     }
 
 
-def _make_record_object(found: FoundRecord, pair: DecodedKeyAndValue | None) -> dict[str, Any]:
-    record = found.record
+def _make_record_object(found_record: FoundRecord, decoded_record: DecodedKeyAndValue | None) -> dict[str, Any]:
+    record = found_record.record
     return {
         "type": "record",
-        "position": found.position,
-        "size_bytes": found.size_bytes,
-        "decompressed": found.is_decompressed,
+        "position": found_record.position,
+        "size_bytes": found_record.size_bytes,
+        "decompressed": found_record.is_decompressed,
         "offset": record.offset,
         "timestamp": record.timestamp,
         **make_bytes_field("key", record.key),
         **make_bytes_field("value", record.value),
         "headers": [{"name": name, **make_bytes_field("value", content)} for name, content in record.headers],
-        **({} if pair is None else make_decoded_record_object(pair)),
+        **({} if decoded_record is None else make_decoded_record_object(decoded_record)),
     }
 
 

@@ -80,9 +80,9 @@ def decode_control_record(record: Record) -> DecodedKeyAndValue:
     return None, DecodedMessage(kind.name, version, convert_to_plain_dict(message, min(version, message.versions[-1])))
 
 
-def make_decoded_record_object(pair: DecodedKeyAndValue) -> dict[str, Any]:
+def make_decoded_record_object(decoded_record: DecodedKeyAndValue) -> dict[str, Any]:
     """Return the fields of a JSON object that say what a record means."""
-    return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
+    return {name: said._asdict() for name, said in zip(("key_says", "value_says"), decoded_record, strict=True) if said}
 
 
 def _make_decoded_message(message: Message, version: int) -> DecodedMessage:

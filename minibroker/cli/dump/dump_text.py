@@ -36,10 +36,10 @@ def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
     return f"{_format_value_readably(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
-def make_item_line(item: InspectedItem, pair: DecodedKeyAndValue | None = None) -> str:
-    """Return the line of an item; `pair` is the meaning of a record, if known."""
+def make_item_line(item: InspectedItem, decoded_record: DecodedKeyAndValue | None = None) -> str:
+    """Return the line of an item; `decoded_record` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
-        return make_record_line(item, pair)
+        return make_record_line(item, decoded_record)
     if isinstance(item, FoundBatch):
         return make_batch_line(item)
     if isinstance(item, DamagedBytes):
@@ -109,22 +109,22 @@ def _make_message_line(batch: FoundBatch) -> str:
     return f"message at {batch.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
-def make_record_line(found: FoundRecord, pair: DecodedKeyAndValue | None) -> str:
+def make_record_line(found_record: FoundRecord, decoded_record: DecodedKeyAndValue | None) -> str:
     """Return the line of a record, with its meaning if known, else its bytes."""
-    record = found.record
+    record = found_record.record
     parts = [f"offset {record.offset}", format_time(record.timestamp)]
-    if pair is None:
+    if decoded_record is None:
         parts += [f"key {_format_bytes(record.key)}", f"value {_format_bytes(record.value)}"]
     else:
-        parts.append(format_decoded_record(pair))
+        parts.append(format_decoded_record(decoded_record))
     parts += [f"header {_format_value_readably(name)} {_format_bytes(value)}" for name, value in record.headers]
-    where = f"{found.position} decompressed" if found.is_decompressed else found.position
-    return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
+    where = f"{found_record.position} decompressed" if found_record.is_decompressed else found_record.position
+    return f"  record at {where}, {found_record.size_bytes} bytes: {', '.join(parts)}"
 
 
-def format_decoded_record(pair: DecodedKeyAndValue) -> str:
+def format_decoded_record(decoded_record: DecodedKeyAndValue) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
-    key, value = pair
+    key, value = decoded_record
     parts = [] if key is None else [_format_decoded_message(key)]
     return ", ".join([*parts, "tombstone" if value is None else _format_decoded_message(value)])
 

@@ -77,7 +77,7 @@ def _select_saved_pairs(explain_input: ExplainInput, selection: PairSelection) -
 
 def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     from minibroker.captures.explained_capture import NumberedPair
-    from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, Pair
+    from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, RequestAnswerPair
     from minibroker.captures.tcp_streams import Connection, make_stream
 
     def make_frame(data: bytes, time_ms: float) -> Frame:
@@ -89,7 +89,9 @@ def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     )
     ends = _parse_address(exchange.connection, "client"), _parse_address(server, "server")
     connection = Connection(*ends, make_stream(b""), make_stream(b""), has_begin=True)
-    return NumberedPair(exchange.number, connection, Pair(make_frame(exchange.request_bytes, begin_ms), answer))
+    return NumberedPair(
+        exchange.number, connection, RequestAnswerPair(make_frame(exchange.request_bytes, begin_ms), answer)
+    )
 
 
 def _parse_address(text: str, default_host: str) -> Address:
@@ -135,7 +137,7 @@ def format_pair_line(numbered_pair: NumberedPair) -> str:
 
 
 def _read_capture(data: bytes) -> list[Connection]:
-    from minibroker.captures.packets import Capture, Malformed, is_capture
+    from minibroker.captures.packets import Capture, MalformedPacket, is_capture
     from minibroker.captures.tcp_streams import collect_connections
     from minibroker.captures.tshark_text import iterate_connections
 
@@ -144,7 +146,7 @@ def _read_capture(data: bytes) -> list[Connection]:
             return list(iterate_connections(data.decode("ascii", errors="replace")))
         capture = Capture(data)
         connections = collect_connections(capture.iterate_segments())
-    except (Malformed, ModuleNotFoundError) as error:
+    except (MalformedPacket, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     if capture.others:
         _print_note(f"packets that are no TCP: {capture.others:,}")

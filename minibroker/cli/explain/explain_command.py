@@ -86,7 +86,7 @@ def _is_capture(explain_input: ExplainInput, meaning: InputMeaning) -> bool:
 
 
 def _print_diff(
-    explain_input: ExplainInput, meaning: InputMeaning, notation: str, other: str | None, version: int | None
+    explain_input: ExplainInput, meaning: InputMeaning, notation: str, other_source: str | None, version: int | None
 ) -> None:
     from minibroker.cli.explain.explain_diff import convert_input_to_version, list_differences
 
@@ -94,7 +94,7 @@ def _print_diff(
     if version is not None:
         explain_input, meaning = convert_input_to_version(explain_input, meaning, version)
     else:
-        explain_input = read_source(other or "", notation)
+        explain_input = read_source(other_source or "", notation)
     for line in list_differences(first, [each.part for each in explain_bytes(explain_input, meaning)]):
         click.echo(line)
 

@@ -69,7 +69,12 @@ class ResetTarget(NamedTuple):
         return max(0, moments[self.how]) if self.how in moments else None
 
     def choose_offset(
-        self, place: tuple[str, int], current: int | None, earliest: int, latest: int, offset_at_time: int | None
+        self,
+        topic_partition: tuple[str, int],
+        current: int | None,
+        earliest: int,
+        latest: int,
+        offset_at_time: int | None,
     ) -> int:
         """Return the offset for a partition. Raises click.ClickException for a shift without a committed offset."""
         if self.how == "to_offset":
@@ -80,7 +85,9 @@ class ResetTarget(NamedTuple):
             return latest if current is None else current
         if self.how == "shift_by":
             if current is None:
-                raise make_operation_error(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
+                raise make_operation_error(
+                    f"cannot shift {topic_partition[0]}-{topic_partition[1]}: nothing is committed for it"
+                )
             return current + self.value
         return latest if offset_at_time is None or offset_at_time < 0 else offset_at_time  # no record is that late
 
@@ -189,16 +196,16 @@ def _list_start_offsets(client: Client, group: str) -> GroupPositions:
 
 
 def _plan_offset_changes(
-    client: Client, target: ResetTarget, places: list[TopicPartition], positions: GroupPositions
+    client: Client, target: ResetTarget, partitions: list[TopicPartition], positions: GroupPositions
 ) -> list[OffsetMove]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
-    earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
-    latest = list_offsets(client, dict.fromkeys(places, LATEST))
+    earliest = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
+    latest = list_offsets(client, dict.fromkeys(partitions, LATEST))
     timestamp_ms = target.get_timestamp_ms(round(time.time() * 1000))
-    at_time = {} if timestamp_ms is None else list_offsets(client, dict.fromkeys(places, timestamp_ms))
+    at_time = {} if timestamp_ms is None else list_offsets(client, dict.fromkeys(partitions, timestamp_ms))
     moves = []
-    for place in places:
+    for place in partitions:
         current = positions.get(place)
         offset = target.choose_offset(place, current, earliest[place], latest[place], at_time.get(place))
         new = limit_offset_to_log(place, offset, earliest[place], latest[place]) if target.is_limited_to_log else offset

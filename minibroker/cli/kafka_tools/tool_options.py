@@ -17,19 +17,19 @@ from minibroker.cli.shared import parse_assignment
 _ASSIGNED: Final = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")  # a=b, or a=[b,c]
 
 
-def make_server_options(*others: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def make_server_options(*other_flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--bootstrap-server`, `--command-config` and `--command-property`, with other names, as argument `bootstrap`.
 
     Other names that end with `config` are of files, and those that end with `property` of settings; the rest are of
     servers.
     """
-    files = ("--command-config", *(each for each in others if each.endswith("config")))
-    properties = ("--command-property", *(each for each in others if each.endswith("property")))
-    servers = ("--bootstrap-server", *(each for each in others if each not in (*files, *properties)))
+    files = ("--command-config", *(each for each in other_flags if each.endswith("config")))
+    properties = ("--command-property", *(each for each in other_flags if each.endswith("property")))
+    servers = ("--bootstrap-server", *(each for each in other_flags if each not in (*files, *properties)))
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def add_server_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def with_bootstrap(
+        def call_with_bootstrap(
             *args: Any, servers: str, files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
         ) -> Any:
             bootstrap = make_bootstrap(servers, merge_client_settings(files, client), None, "info")
@@ -38,9 +38,9 @@ def make_server_options(*others: str) -> Callable[[Callable[..., Any]], Callable
         server = click.option(*servers, "servers", metavar="HOST:PORT", type=parse_servers, required=True)
         file = click.option(*files, "files", type=click.Path(exists=True, dir_okay=False), multiple=True)
         setting = click.option(*properties, "client", metavar="NAME=VALUE", type=parse_assignment, multiple=True)
-        return server(file(setting(with_bootstrap)))
+        return server(file(setting(call_with_bootstrap)))
 
-    return decorated
+    return add_server_options
 
 
 def make_properties_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -95,8 +95,8 @@ def is_true_property(properties: Mapping[str, str], name: str, default: bool = F
     return properties.get(name, str(default)).strip().lower() == "true"
 
 
-def check_known_properties(properties: Iterable[str], known: Iterable[str]) -> None:
+def check_known_properties(properties: Iterable[str], known_properties: Iterable[str]) -> None:
     """Raise click.UsageError for a property that is not known."""
     for name in properties:
-        if name not in known:
-            raise click.UsageError(f"the property {name} is not one of {', '.join(known)}")
+        if name not in known_properties:
+            raise click.UsageError(f"the property {name} is not one of {', '.join(known_properties)}")

@@ -93,7 +93,7 @@ def archive(
         raise click.UsageError(f"tables of {table_format} are written by one process: --engine local")
     pause_s = parse_duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
     table = pipeline_shared.locate_archive(table_format, out, catalog, compression)
-    reading = {**source.options(), **_choose_isolation(dict(options))}
+    reading = {**source.make_read_options(), **_choose_isolation(dict(options))}
     parsed = parse_options(reading, "records", "stream")
     names = _select_topics(parsed)
     settings: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> An
 
     if registry != "log":
         return ValueDecoder(registry)
-    return ValueDecoder(tuple(sorted(source.place().items())))
+    return ValueDecoder(tuple(sorted(source.make_location_options().items())))
 
 
 def _run_archive(run: LogArchive, pause_s: float | None) -> tuple[WrittenTotals, bool]:
@@ -162,10 +162,10 @@ def _run_archive(run: LogArchive, pause_s: float | None) -> tuple[WrittenTotals,
 def _print_totals(run: LogArchive, written: WrittenTotals, as_json: bool) -> None:
     in_all = run.table.count_records() if run.table.exists() else 0
     if as_json:
-        answer: Mapping[str, Any] = {"archive": run.table.where, "written": written.as_json(), "in_all": in_all}
+        answer: Mapping[str, Any] = {"archive": run.table.location, "written": written.as_json(), "in_all": in_all}
         click.echo(json.dumps(answer))
         return
     if written.partitions:
         print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
         click.echo()
-    click.echo(f"{written.records:,} records written to {run.table.where}; {in_all:,} records in all")
+    click.echo(f"{written.records:,} records written to {run.table.location}; {in_all:,} records in all")

@@ -109,7 +109,12 @@ def replay(
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
     from minibroker.pipeline.archiving.archived_topics import choose_target_configs
-    from minibroker.pipeline.archiving.replay_job import ReplayRange, make_replay_id, replay_archive, replay_settings
+    from minibroker.pipeline.archiving.replay_job import (
+        ReplayRange,
+        make_replay_id,
+        replay_archive,
+        replay_settings,
+    )
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))

@@ -79,22 +79,22 @@ class LogToRead:
     topics: tuple[str, ...]
     client: tuple[tuple[str, str], ...]
 
-    def place(self) -> dict[str, str]:
+    def make_location_options(self) -> dict[str, str]:
         """Return the options that say where the log is, without topics."""
         where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
         return where | {f"kafka.{name}": value for name, value in self.client}
 
-    def options(self) -> dict[str, str]:
+    def make_read_options(self) -> dict[str, str]:
         """Return the options for `spark.read`; without topics, all but Kafka's own are read."""
         which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": ALL_TOPICS}
-        return self.place() | which
+        return self.make_location_options() | which
 
 
 def add_source_options(command: Command) -> Callable[..., Any]:
     """`--path` or `--bootstrap-server`, `--topic`, and the options of a client, as one argument `source`."""
 
     @wraps(command)
-    def with_source(
+    def call_with_source(
         *arguments: Any,
         path: str | None,
         servers: str | None,
@@ -121,8 +121,8 @@ def add_source_options(command: Command) -> Callable[..., Any]:
         add_timeout_option,
     )
     for option in reversed(options):
-        with_source = option(with_source)
-    return with_source
+        call_with_source = option(call_with_source)
+    return call_with_source
 
 
 def add_engine_option(command: Command) -> Command:
@@ -168,9 +168,9 @@ def reads_locally(source: LogToRead, options: ReadOptions, engine: EngineName) -
         raise make_job_error(f"there is no topic to read in {source.path or source.servers}")
     if source.path is None:
         return runs_locally(engine, records=count_offsets_to_read(options))
-    from minibroker.pipeline.directory.finding import find_logs, measure_log_bytes, parse_paths
+    from minibroker.pipeline.directory.finding import find_logs, measure_log_bytes, parse_log_paths
 
-    logs = find_logs(parse_paths(source.path))
+    logs = find_logs(parse_log_paths(source.path))
     return runs_locally(engine, size_bytes=sum(measure_log_bytes(logs[each]) for each in partitions))
 
 
@@ -284,11 +284,11 @@ def add_archive_options(help: str) -> Callable[[Command], Command]:
         " pyiceberg's own settings.",
     )
 
-    def with_options(command: Command) -> Command:
+    def add_options(command: Command) -> Command:
         named = click.option("--format", "table_format", type=choice, default=FORMATS[0], show_default=True, help=help)
         return named(catalog(command))
 
-    return with_options
+    return add_options
 
 
 def locate_archive(

@@ -240,16 +240,18 @@ def _get_key_or_value(document: dict[str, Any], name: str) -> bytes | None:
         raise ValueError(f"{name}_base64 is not base64: {error}") from None
 
 
-def _parse_headers(given: Any) -> tuple[Header, ...]:
+def _parse_headers(document_headers: Any) -> tuple[Header, ...]:
     """Return headers of a list of names and values, or of an object."""
     from minibroker.protocol.records.record import Header
 
-    if isinstance(given, dict):
-        given = [{"name": name, "value": value} for name, value in given.items()]
-    if given is not None and not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
+    if isinstance(document_headers, dict):
+        document_headers = [{"name": name, "value": value} for name, value in document_headers.items()]
+    if document_headers is not None and not (
+        isinstance(document_headers, list) and all(isinstance(each, dict) for each in document_headers)
+    ):
         raise ValueError('headers are a list like [{"name": "a", "value": "b"}], or an object')
     headers = []
-    for each in given or ():
+    for each in document_headers or ():
         name = _get_field(each, "name", str)
         if name is None:
             raise ValueError("a header has no name")

@@ -73,7 +73,7 @@ def proxy(
     quiet: bool,
     log_level: str,
     log_format: str,
-    **which: Any,
+    **conditions: Any,
 ) -> None:
     """Stand between clients and any Kafka, until SIGTERM or Ctrl-C, and print what they say.
 
@@ -96,7 +96,7 @@ def proxy(
     from minibroker.testing.seen.journal import make_exchange_filter
 
     start_logging_to_stderr(log_level, log_format)
-    given = {name: value for name, value in which.items() if value is not None}
+    given = {name: value for name, value in conditions.items() if value is not None}
     if quiet and given:
         raise click.UsageError(f"--quiet prints no requests, so there is nothing for --{min(given).replace('_', '-')}")
     if control is None and is_on_the_command_line("control_token"):
@@ -110,7 +110,7 @@ def proxy(
             listener_config=dict(listener),
             advertised_host=advertised_host,
         )
-        if made.lends_its_login:
+        if made.lends_sasl_login_to_others:
             LOG.warning("other machines reach the proxy without authentication, and the cluster with its login")
         page = None if explorer is None else parse_address(explorer, None, "--explorer")
         steered = None if control is None else parse_address(control, control_token)

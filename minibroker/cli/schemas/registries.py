@@ -27,7 +27,7 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
     status 1; one without an answer with status 2.
     """
 
-    def decorate(command: Command) -> Command:
+    def add_registry_options(command: Command) -> Command:
         @click.option(
             "--registry", metavar="URL", envvar=variables.REGISTRY, default=default, show_default=True, help=about
         )
@@ -38,7 +38,7 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
                       default=CONNECT_TIMEOUT_S, show_default=True,
                       help="How long to wait for an answer of the registry.")  # fmt: skip
         @wraps(command)
-        def with_client(
+        def call_with_registry_client(
             registry: str | None,
             registry_token: str | None,
             registry_ca: str | None,
@@ -55,9 +55,9 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
             except RequestFailed as error:
                 raise (make_operation_error(str(error)) if error.code else ServerUnreachable(str(error))) from None
 
-        return with_client
+        return call_with_registry_client
 
-    return decorate
+    return add_registry_options
 
 
 def _make_registry_client(url: str, token: str | None, authority: str | None, timeout_s: float) -> RegistryClient:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
-from minibroker.pipeline.schema_sources import Place, get_known_schemas
+from minibroker.pipeline.schema_sources import SchemaLocation, get_cached_decoder
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, format_json
 
 DECODED: Final = "value_decoded"
@@ -29,16 +29,16 @@ EMPTY: Final = pa.struct([])
 class ValueDecoder:
     """Decodes the values of rows by the schemas of a place: a registry, or a log with `_schemas`. It is pickled."""
 
-    place: Place = field(repr=False)  # a registry's URL may contain a password
+    place: SchemaLocation = field(repr=False)  # a registry's URL may contain a password
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows with two columns more, of one type in all of them, which are kept in memory until it is known.
 
         Raises `ArchiveError` for values of one field that have no common type, and without a library that decodes.
         """
-        decoder, begin_task = get_known_schemas(self.place)
+        decoder, begin_task = get_cached_decoder(self.place)
         begin_task()
-        shape = SeenFields()
+        shape = SeenStructFields()
         decoded = [(batch, *_decode_values(decoder, batch, shape)) for batch in rows]
         if not decoded:
             return
@@ -53,7 +53,7 @@ class ValueDecoder:
             yield batch.append_column(ERROR, reasons)
 
 
-class SeenFields:
+class SeenStructFields:
     """The fields that values have had so far. Who writes values chooses their names, so there is a limit."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SeenFields:
 
 
 def _decode_values(
-    decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: SeenFields
+    decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: SeenStructFields
 ) -> tuple[pa.Array, pa.Array]:
     """Return the values as structs, and why there are none; nothing for null."""
     values: list[Any] = []
@@ -101,7 +101,7 @@ def _make_struct_array(values: list[Any]) -> pa.Array:
         raise ArchiveError(f"the decoded values have no common type: {error}") from None
 
 
-def _make_column_value(value: Any, seen_fields: SeenFields, path: tuple[str, ...]) -> Any:
+def _make_column_value(value: Any, seen_fields: SeenStructFields, path: tuple[str, ...]) -> Any:
     """Return a value without what columns cannot have; numbers of JSON that are whole stay whole.
 
     Raises `DecodingError` for one that is nested too deep.

@@ -47,7 +47,7 @@ class LogArchive:
         self._engine = engine or LocalEngine()
         table.finish_interrupted_commit()
         note = find_newest_note(table)
-        require_same_topics(table.where, note.topics, topic_ids)
+        require_same_topics(table.location, note.topics, topic_ids)
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
 
@@ -98,12 +98,12 @@ def require_same_topics(archive_name: str, archived_ids: Mapping[str, str], topi
             )
 
 
-def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.ArchiveNote:
+def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.CommitNote:
     """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
     if not table.exists():
-        return archive_tables.ArchiveNote()
+        return archive_tables.CommitNote()
     note = table.read_newest_note()
     if note is not None:
         return note
     offsets = {each.partition: each.last + 1 for each in archive_tables.list_archived_partitions(table)}
-    return archive_tables.ArchiveNote(offsets=planning.make_json_offsets(offsets))
+    return archive_tables.CommitNote(offsets=planning.make_json_offsets(offsets))

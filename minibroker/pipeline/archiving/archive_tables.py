@@ -74,7 +74,7 @@ class WrittenRecords(NamedTuple):
     first_offset: int
     last_offset: int
 
-    def make_sum(self, later: WrittenRecords) -> WrittenRecords:
+    def add_later_records(self, later: WrittenRecords) -> WrittenRecords:
         """Return the sum of this and what was written later."""
         first, last = min(self.first_offset, later.first_offset), max(self.last_offset, later.last_offset)
         return WrittenRecords(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
@@ -105,7 +105,7 @@ class WrittenTotals:
         """Add what was written later."""
         for partition, written in later.partitions.items():
             known = self.partitions.get(partition)
-            self.partitions[partition] = known.make_sum(written) if known else written
+            self.partitions[partition] = known.add_later_records(written) if known else written
 
     def as_json(self) -> dict[str, Any]:
         """Return the totals for the report of a run."""
@@ -124,7 +124,7 @@ class ArchiveError(PipelineError):
 
 
 @dataclass(frozen=True)
-class ArchiveNote:
+class CommitNote:
     """What a commit notes: its number, the next offset of each partition, and identity and configs of the topics."""
 
     number: int = -1
@@ -132,22 +132,22 @@ class ArchiveNote:
     topics: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def make_text(self) -> str:
+    def encode_as_text(self) -> str:
         """Return the note as a commit has it."""
         return json.dumps({NOTE: asdict(self)}, sort_keys=True)
 
 
-def parse_note(text: str | None, archive_name: str) -> ArchiveNote | None:
+def parse_note(text: str | None, archive_name: str) -> CommitNote | None:
     """Return the note in the text of a commit, or None if it is none of ours. Raises `ArchiveError`."""
     if text is None or NOTE not in text:
         return None
     try:
-        return ArchiveNote(**json.loads(text)[NOTE])
+        return CommitNote(**json.loads(text)[NOTE])
     except (ValueError, KeyError, TypeError) as error:
         raise ArchiveError(f"{archive_name} is malformed: {error!r}") from error
 
 
-def require_next_note(newest: ArchiveNote | None, note: ArchiveNote, archive_name: str) -> None:
+def require_next_note(newest: CommitNote | None, note: CommitNote, archive_name: str) -> None:
     """Raise `ArchiveError` unless a note follows the newest one that is there."""
     if newest is not None and newest.number + 1 != note.number:
         raise ArchiveError(f"{archive_name}: another run writes to it at the same time")
@@ -169,7 +169,7 @@ class ArchiveTable(Protocol):
     """An archive of one format. It is small when pickled, and opens what it needs."""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """What messages call it."""
         ...
 
@@ -177,7 +177,7 @@ class ArchiveTable(Protocol):
         """Do what a killed run has left to do. Raises `ArchiveError` if there is something else than an archive."""
         ...
 
-    def read_newest_note(self) -> ArchiveNote | None:
+    def read_newest_note(self) -> CommitNote | None:
         """Return the newest note, or None if there is none."""
         ...
 
@@ -186,7 +186,7 @@ class ArchiveTable(Protocol):
         ...
 
     def append_commit(
-        self, reading: ArchiveRowsReader, splits: Sequence[Split], note: ArchiveNote, engine: Engine
+        self, rows_reader: ArchiveRowsReader, splits: Sequence[Split], note: CommitNote, engine: Engine
     ) -> WrittenTotals:
         """Append the rows of these splits by one commit with this note."""
         ...

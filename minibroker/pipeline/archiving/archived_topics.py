@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.directory.cluster_metadata import Configs, read_metadata
-from minibroker.pipeline.directory.finding import find_logs, parse_paths
+from minibroker.pipeline.directory.finding import find_logs, parse_log_paths
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
@@ -55,7 +55,7 @@ def find_topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str
             answer = client.fetch_metadata(wanted)
             where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
         return {topic.name: _format_topic_id(topic.topic_id, where) for topic in answer.topics}
-    for partition, log in sorted(find_logs(parse_paths(options.path)).items()):
+    for partition, log in sorted(find_logs(parse_log_paths(options.path)).items()):
         if partition.topic in wanted and partition.topic not in found:
             found[partition.topic] = _format_topic_id(
                 _read_topic_id(f"{log.path}/{PARTITION_METADATA}"), f"the one in {log.log_directory}"
@@ -91,7 +91,7 @@ def find_topic_configs(options: ReadOptions, topics: Iterable[str]) -> Configs:
         with _make_client(options) as client:
             return {topic: configs for topic in wanted if (configs := describe_configs(client, topic, only_set=True))}
     found: Configs = {}
-    for root in {log.log_directory for log in find_logs(parse_paths(options.path)).values()}:
+    for root in {log.log_directory for log in find_logs(parse_log_paths(options.path)).values()}:
         known = read_metadata(root).configs
         found.update({topic: known[topic] for topic in wanted if known.get(topic)})
     return found
@@ -164,7 +164,7 @@ def prepare_topics(
     `ClientError`.
     """
     archived = archived or {}
-    found = Counter(partition.topic for partition in client.partitions(needed, missing_ok=True))
+    found = Counter(partition.topic for partition in client.list_partitions(needed, missing_ok=True))
     for topic, count in found.items():
         if not any_count and count < needed[topic].partitions:
             raise OptionError(f"topic {topic} has {count} partitions, and the archive has {needed[topic].partitions}")

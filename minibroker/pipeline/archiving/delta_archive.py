@@ -32,7 +32,7 @@ RECENT_COMMITS: Final = 20
 class DeltaArchive:
     """The table at a directory or URL. `storage` has delta-rs's options of the object store."""
 
-    where: str
+    location: str
     storage: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
 
@@ -41,7 +41,7 @@ class DeltaArchive:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return DeltaTable(self.where, storage_options=dict(self.storage))
+            return DeltaTable(self.location, storage_options=dict(self.storage))
         except TableNotFoundError:
             return None
 
@@ -54,25 +54,27 @@ class DeltaArchive:
         table = self._open_table()
         missing = {"topic", "partition", "offset"} - {each.name for each in table.schema().fields} if table else set()
         if missing:
-            raise archive_tables.ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
+            raise archive_tables.ArchiveError(
+                f"{self.location} is not an archive: it has no {', '.join(sorted(missing))}"
+            )
 
-    def read_newest_note(self) -> archive_tables.ArchiveNote | None:
+    def read_newest_note(self) -> archive_tables.CommitNote | None:
         """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
         return self._read_newest_note(self._open_table())
 
-    def _read_newest_note(self, table: DeltaTable | None) -> archive_tables.ArchiveNote | None:
+    def _read_newest_note(self, table: DeltaTable | None) -> archive_tables.CommitNote | None:
         for limit in (RECENT_COMMITS, None):
             for commit in table.history(limit) if table else ():
-                note = archive_tables.parse_note(commit.get(archive_tables.NOTE), self.where)
+                note = archive_tables.parse_note(commit.get(archive_tables.NOTE), self.location)
                 if note is not None:
                     return note
         return None
 
     def append_commit(
         self,
-        reading: archive_tables.ArchiveRowsReader,
+        rows_reader: archive_tables.ArchiveRowsReader,
         splits: Sequence[Split],
-        note: archive_tables.ArchiveNote,
+        note: archive_tables.CommitNote,
         engine: Engine,
     ) -> archive_tables.WrittenTotals:
         """Append the rows of these splits by one commit with this note. This process writes them, all in one stream.
@@ -83,11 +85,11 @@ class DeltaArchive:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         table, totals = self._open_table(), archive_tables.WrittenTotals()
-        archive_tables.require_next_note(self._read_newest_note(table), note, self.where)
-        rows = RowsForDelta(reading.read_rows(splits, totals))
+        archive_tables.require_next_note(self._read_newest_note(table), note, self.location)
+        rows = RowsForDelta(rows_reader.read_rows(splits, totals))
         try:
             write_deltalake(
-                table or self.where,
+                table or self.location,
                 pa.RecordBatchReader.from_batches(rows.schema, iter(rows)),
                 mode="append",
                 schema_mode="merge",
@@ -95,16 +97,16 @@ class DeltaArchive:
                 storage_options=dict(self.storage),
                 writer_properties=WriterProperties(compression=CODECS[self.compression]),
                 commit_properties=CommitProperties(
-                    custom_metadata={archive_tables.NOTE: note.make_text()},
+                    custom_metadata={archive_tables.NOTE: note.encode_as_text()},
                     app_transactions=[Transaction(archive_tables.NOTE, note.number)],
                 ),
             )
         except CommitFailedError as error:
             raise archive_tables.ArchiveError(
-                f"{self.where}: another run writes to it at the same time: {error}"
+                f"{self.location}: another run writes to it at the same time: {error}"
             ) from None
         except DeltaError as error:
-            raise rows.error or archive_tables.ArchiveError(f"{self.where}: {error}") from None
+            raise rows.error or archive_tables.ArchiveError(f"{self.location}: {error}") from None
         return totals
 
     def count_records(self) -> int:
@@ -116,7 +118,7 @@ class DeltaArchive:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()
         if table is None:
-            raise archive_tables.ArchiveError(f"there is no table {self.where}")
+            raise archive_tables.ArchiveError(f"there is no table {self.location}")
         return make_scan(table.to_pyarrow_dataset())
 
 

@@ -17,8 +17,8 @@ from minibroker.pipeline.archiving.archive_tables import (
     NOTE,
     SCHEMA,
     ArchiveError,
-    ArchiveNote,
     ArchiveRowsReader,
+    CommitNote,
     OffsetWindow,
     RowsScan,
     WrittenTotals,
@@ -43,7 +43,7 @@ CHUNK_BYTES: Final = 256 << 20  # of rows in memory; each chunk is a file for ea
 class IcebergArchive:
     """The table of an identifier such as `lake.orders`. `catalog` has pyiceberg's properties of the catalog."""
 
-    where: str
+    location: str
     catalog: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
 
@@ -53,15 +53,15 @@ class IcebergArchive:
         from pyiceberg.exceptions import NoSuchTableError
 
         properties = {name: value for name, value in self.catalog.items() if name != NAME}
-        if "." not in self.where:
-            raise ArchiveError(f"{self.where} is not like NAMESPACE.TABLE")
+        if "." not in self.location:
+            raise ArchiveError(f"{self.location} is not like NAMESPACE.TABLE")
         try:
             catalog = load_catalog(self.catalog.get(NAME, DEFAULT_NAME), **properties)
-            return catalog, catalog.load_table(self.where)
+            return catalog, catalog.load_table(self.location)
         except NoSuchTableError:
             return catalog, None
         except ValueError as error:
-            raise ArchiveError(f"the catalog of {self.where}: {error}") from None
+            raise ArchiveError(f"the catalog of {self.location}: {error}") from None
 
     def exists(self) -> bool:
         """Return whether there are commits."""
@@ -73,34 +73,34 @@ class IcebergArchive:
         table = self._open_table()[1]
         missing = {"topic", "partition", "offset"} - set(table.schema().column_names) if table else set()
         if missing:
-            raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
+            raise ArchiveError(f"{self.location} is not an archive: it has no {', '.join(sorted(missing))}")
 
-    def read_newest_note(self) -> ArchiveNote | None:
+    def read_newest_note(self) -> CommitNote | None:
         """Return the newest note, or None if there is none."""
         return self._read_newest_note(self._open_table()[1])
 
-    def _read_newest_note(self, table: Table | None) -> ArchiveNote | None:
+    def _read_newest_note(self, table: Table | None) -> CommitNote | None:
         snapshot = table.current_snapshot() if table else None
         while table is not None and snapshot is not None:
             summary = snapshot.summary
-            note = parse_note(summary.additional_properties.get(NOTE) if summary else None, self.where)
+            note = parse_note(summary.additional_properties.get(NOTE) if summary else None, self.location)
             if note is not None:
                 return note
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
         return None
 
     def _create_table(self, catalog: Catalog, schema: pa.Schema) -> Table:
-        catalog.create_namespace_if_not_exists(self.where.rpartition(".")[0])
+        catalog.create_namespace_if_not_exists(self.location.rpartition(".")[0])
         codec = "uncompressed" if self.compression == "none" else self.compression
         properties = {"write.parquet.compression-codec": codec}
-        creation = catalog.create_table_transaction(self.where, schema, properties=properties)
+        creation = catalog.create_table_transaction(self.location, schema, properties=properties)
         with creation, creation.update_spec() as spec:
             for name in DIRECTORIES:
                 spec.add_identity(name)
-        return catalog.load_table(self.where)
+        return catalog.load_table(self.location)
 
     def append_commit(
-        self, reading: ArchiveRowsReader, splits: Sequence[Split], note: ArchiveNote, engine: Engine
+        self, rows_reader: ArchiveRowsReader, splits: Sequence[Split], note: CommitNote, engine: Engine
     ) -> WrittenTotals:
         """Append the rows of these splits by one commit with this note. This process writes them.
 
@@ -110,8 +110,8 @@ class IcebergArchive:
 
         totals = WrittenTotals()
         catalog, table = self._open_table()
-        require_next_note(self._read_newest_note(table), note, self.where)
-        chunks = cut_into_tables(reading.read_rows(splits, totals))
+        require_next_note(self._read_newest_note(table), note, self.location)
+        chunks = cut_into_tables(rows_reader.read_rows(splits, totals))
         first = next(chunks, SCHEMA.empty_table())
         table = table or self._create_table(catalog, first.schema)
         table.metadata.properties[RETRIES] = "0"  # a retry would append to what another run has committed
@@ -120,14 +120,14 @@ class IcebergArchive:
                 for chunk in chain((first,), chunks):
                     self._append_rows(commit, chunk, note)
         except CommitFailedException as error:
-            raise ArchiveError(f"{self.where}: another run writes to it at the same time: {error}") from None
+            raise ArchiveError(f"{self.location}: another run writes to it at the same time: {error}") from None
         return totals
 
-    def _append_rows(self, commit: Any, rows: pa.Table, note: ArchiveNote) -> None:
+    def _append_rows(self, commit: Any, rows: pa.Table, note: CommitNote) -> None:
         if set(rows.schema.names) != set(SCHEMA.names):  # decoded columns, which may be more than the table has
             with commit.update_schema() as update:
                 update.union_by_name(rows.schema)
-        commit.append(rows, snapshot_properties={NOTE: note.make_text()})
+        commit.append(rows, snapshot_properties={NOTE: note.encode_as_text()})
 
     def count_records(self) -> int:
         """Return the number of records, by the newest snapshot's summary."""
@@ -140,7 +140,7 @@ class IcebergArchive:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()[1]
         if table is None:
-            raise ArchiveError(f"there is no table {self.where}")
+            raise ArchiveError(f"there is no table {self.location}")
 
         def scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
             yield from table.scan(

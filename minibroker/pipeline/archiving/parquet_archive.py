@@ -70,10 +70,10 @@ class ArchiveFiles:
         if self.is_local:
             self.system.move(new, path)
 
-    def move_path(self, path: str, to: str) -> None:
+    def move_path(self, path: str, target: str) -> None:
         """Rename a file, and create its new directory."""
-        self.system.create_dir(to.rpartition("/")[0])
-        self.system.move(path, to)
+        self.system.create_dir(target.rpartition("/")[0])
+        self.system.move(path, target)
 
     def delete_path(self, path: str) -> None:
         """Remove a file, or a directory with its content, if it exists."""
@@ -101,12 +101,12 @@ OPEN_FILES_MAX: Final = 64
 class ParquetArchive:
     """The archive at a directory or URL. Only one run at a time may write to it."""
 
-    where: str
+    location: str
     compression: str = "zstd"
 
     @property
     def _files(self) -> ArchiveFiles:
-        return ArchiveFiles(self.where)
+        return ArchiveFiles(self.location)
 
     def exists(self) -> bool:
         """Return whether there are commits."""
@@ -116,37 +116,41 @@ class ParquetArchive:
         """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
         files = self._files
         if files.is_file:
-            raise archive_tables.ArchiveError(f"{self.where} is a file")
+            raise archive_tables.ArchiveError(f"{self.location} is a file")
         strangers = [name for name in files.list_names() if not name.startswith((".", "_"))]
         if strangers and not self.exists():
-            raise archive_tables.ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
+            raise archive_tables.ArchiveError(
+                f"{self.location} is not an archive, and not empty: it has {strangers[0]}"
+            )
         note = self.read_newest_note()
         self._move_staged_files(note.number if note else -1)
 
-    def read_newest_note(self) -> archive_tables.ArchiveNote | None:
+    def read_newest_note(self) -> archive_tables.CommitNote | None:
         """Return the newest note, or None if there is none."""
         names = self._list_commit_note_names()
         path = f"{NOTES}/{names[-1]}" if names else ""
-        return archive_tables.parse_note(self._files.read_text(path), f"{self.where}/{path}") if names else None
+        return archive_tables.parse_note(self._files.read_text(path), f"{self.location}/{path}") if names else None
 
     def _list_commit_note_names(self) -> list[str]:
         return [name for name in self._files.list_names(NOTES) if name.isdecimal()]
 
     def append_commit(
         self,
-        reading: archive_tables.ArchiveRowsReader,
+        rows_reader: archive_tables.ArchiveRowsReader,
         splits: Sequence[Split],
-        note: archive_tables.ArchiveNote,
+        note: archive_tables.CommitNote,
         engine: Engine,
     ) -> archive_tables.WrittenTotals:
         """Append the rows of these splits by one commit with this note."""
-        archive_tables.require_next_note(self.read_newest_note(), note, self.where)
+        archive_tables.require_next_note(self.read_newest_note(), note, self.location)
         staging = f"{STAGING}/{note.number:0{DIGITS}}"
         parts = list(enumerate(split_among_workers(splits, engine.workers)))
         totals = archive_tables.WrittenTotals()
-        for written in engine.run_on_items(StagedPartWriter(reading, self.where, staging, self.compression), parts):
+        for written in engine.run_on_items(
+            StagedPartWriter(rows_reader, self.location, staging, self.compression), parts
+        ):
             totals.add_totals(written)
-        self._files.write_text(f"{NOTES}/{note.number:0{DIGITS}}", note.make_text())
+        self._files.write_text(f"{NOTES}/{note.number:0{DIGITS}}", note.encode_as_text())
         for name in self._list_commit_note_names()[:-NOTES_KEPT]:
             self._files.delete_path(f"{NOTES}/{name}")
         self._move_staged_files(note.number)
@@ -168,7 +172,7 @@ class ParquetArchive:
     def open_scan(self) -> archive_tables.RowsScan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
-            raise archive_tables.ArchiveError(f"there is no archive {self.where}")
+            raise archive_tables.ArchiveError(f"there is no archive {self.location}")
         return make_scan(self.open_dataset())
 
     def open_dataset(self) -> ds.Dataset:

@@ -62,7 +62,7 @@ class ReplayTask:
         """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
 
-    def replay_partition(self, partition: TopicPartition, read: ReadPieces) -> ReplayedPartition:
+    def replay_partition(self, partition: TopicPartition, read_pieces: ReadPieces) -> ReplayedPartition:
         """Replay an archived partition from where an earlier run ended, one transaction for each piece.
 
         Raises `WriteFailed`, and what reading raises.
@@ -70,12 +70,12 @@ class ReplayTask:
         done = ReplayedPartition(partition, self.get_target(partition.topic))
         with connect_client(self.settings) as client:
             transaction = SinkTransaction(client, self.settings, self.make_transactional_id(partition))
-            transaction.take_over_transactional_id()
+            transaction.init_producer_id()
             marker = transaction.fetch_marker()
             sender = make_sender(transaction, client, self.settings)
             writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
             try:
-                for piece in read(0 if marker is None else marker.value):
+                for piece in read_pieces(0 if marker is None else marker.value):
                     if piece.num_rows:
                         last = self._write_piece(writer, piece, done)
                         transaction.add_marker(PositionMarker(last + 1, ""))
@@ -85,20 +85,20 @@ class ReplayTask:
                 raise
         return done
 
-    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: ReplayedPartition) -> int:
+    def _write_piece(self, writer: TaskWriter, piece: pa.Table, replayed: ReplayedPartition) -> int:
         """Write the rows, and return the offset of the last one."""
         offsets = piece.column("offset").to_numpy()
         wrong = np.flatnonzero(np.diff(offsets) <= 0)
         if len(wrong):
             before, after = offsets[wrong[0] : wrong[0] + 2]
-            raise WriteFailed(f"{done.partition}: the archive has offset {after} after {before}")
+            raise WriteFailed(f"{replayed.partition}: the archive has offset {after} after {before}")
         for rows in piece.to_batches():
-            writer.write_rows(self._make_rows_for_target(rows, done.target))
+            writer.write_rows(self._make_rows_for_target(rows, replayed.target))
         writer.flush_rows()
         first, last = int(offsets[0]), int(offsets[-1])
-        done.first = first if done.first is None else done.first
-        done.last = last
-        done.records += piece.num_rows
+        replayed.first = first if replayed.first is None else replayed.first
+        replayed.last = last
+        replayed.records += piece.num_rows
         return last
 
     def _make_rows_for_target(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:

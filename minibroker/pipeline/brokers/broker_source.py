@@ -65,14 +65,14 @@ class BrokerSource:
             self._client.close()
         self._client = None
 
-    def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+    def list_partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
         """Return the selected partitions, sorted.
 
         Raises `OptionError` if one does not exist, unless `missing_ok`, and `ClientError`.
         """
         named = [*self._selection.topics, *(each.topic for each in self._selection.assigned)]
         try:
-            there = self.client.partitions(named or None, missing_ok=missing_ok)
+            there = self.client.list_partitions(named or None, missing_ok=missing_ok)
             return self._selection.choose_partitions(there, missing_ok=missing_ok)
         except ClientError as error:
             if named and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -108,11 +108,11 @@ class BrokerSource:
         with Client(self._bootstrap_servers, self._settings) as client:
             for fetched in Fetcher(client, *wanted):
                 if fetched.start != start:
-                    yield from decoder.decode_rest()
+                    yield from decoder.decode_remaining_batches()
                     start = fetched.start
                     decoder = make_decoder(request, OffsetRange(partition, start, end), aborted)
                 if aborted is not None:
                     for producer_id, first_offset in fetched.aborted:
                         aborted.add_range(producer_id, first_offset)
                 yield from decoder.decode_data(fetched.data, fetched.place, None)
-            yield from decoder.decode_rest()
+            yield from decoder.decode_remaining_batches()

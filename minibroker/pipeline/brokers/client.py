@@ -63,19 +63,19 @@ class Client(blocking.Client):
         super().__init__(make_client_settings(bootstrap_servers, settings or {}, CLIENT_ID))
         self.bootstrap_servers = bootstrap_servers
 
-    def partitions(self, topics: Iterable[str] | None = None, *, missing_ok: bool = False) -> list[TopicPartition]:
+    def list_partitions(self, topics: Iterable[str] | None = None, *, missing_ok: bool = False) -> list[TopicPartition]:
         """Return the partitions of these topics, or of all topics, sorted.
 
         Internal topics are included only if they are named. Raises `ClientError` if a topic does not exist, unless
         `missing_ok`.
         """
         named = None if topics is None else sorted(set(topics))
-        return sorted(self.retry(lambda: self._list_partitions_of(named, missing_ok)))
+        return sorted(self.retry(lambda: self._list_partitions_of_topics(named, missing_ok)))
 
-    def _list_partitions_of(self, named: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
+    def _list_partitions_of_topics(self, topics: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
         found = []
-        for topic in self.fetch_metadata(named).topics:
-            if named is None and topic.is_internal:
+        for topic in self.fetch_metadata(topics).topics:
+            if topics is None and topic.is_internal:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 if missing_ok:

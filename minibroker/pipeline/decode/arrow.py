@@ -29,11 +29,11 @@ class RowMaker:
         columns = [self._make_column(field, data, fields) for field in self.schema]
         return make_record_batch(columns, self.schema, fields.count)
 
-    def make_damage_row(self, message: str, **known: Any) -> pa.RecordBatch:
+    def make_damage_row(self, message: str, **known_values: Any) -> pa.RecordBatch:
         """Return the row for a damaged batch, with what is known of it."""
-        known |= {**self.names, CORRUPT: message}
+        known_values |= {**self.names, CORRUPT: message}
         return make_record_batch(
-            [pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1
+            [pa.array([known_values.get(field.name)], field.type) for field in self.schema], self.schema, 1
         )
 
     def _make_column(self, field: pa.Field, data: UInt8s, fields: FieldColumns) -> pa.Array:

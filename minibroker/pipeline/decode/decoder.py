@@ -110,7 +110,7 @@ class _Decoder(ABC):
         self._rows = RowMaker(choose_columns(self.table, request.columns), partition)
 
     def decode_data(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
-        """Yield the rows of the whole batches in `data` as chunks get full; `decode_rest` yields the rest.
+        """Yield the rows of the whole batches in `data` as chunks get full; `decode_remaining_batches` yields the rest.
 
         `place` (a file's path, or a broker) and `position` (where `data` begins in the file; None for a broker) are for
         messages about damage. The caller may reuse `data` once the iterator is exhausted. Raises `CorruptData`.
@@ -127,19 +127,19 @@ class _Decoder(ABC):
                 yield from self._report_missing_batches(view, scanned, whence)
                 return
 
-    def decode_rest(self) -> RecordBatches:
+    def decode_remaining_batches(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
         return iter(())
 
     @abstractmethod
-    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
-        """Yield the rows of some consecutive batches in `view`, which begins at `place`. Raises `CorruptData`."""
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RecordBatches:
+        """Yield the rows of some consecutive batches in `view`, which begins at `origin`. Raises `CorruptData`."""
 
-    def _report_missing_batches(self, view: memoryview, scan: HeaderScan, place: DataOrigin) -> RecordBatches:
+    def _report_missing_batches(self, view: memoryview, scan: HeaderScan, origin: DataOrigin) -> RecordBatches:
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
-        yield from self.decode_rest()
+        yield from self.decode_remaining_batches()
         offset = int.from_bytes(bytes(view[scan.end : scan.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self.report_damage(BatchDamage(offset, str(scan.problem), place, scan.end))
+        yield from self.report_damage(BatchDamage(offset, str(scan.problem), origin, scan.end))
 
     def report_damage(self, damage: BatchDamage) -> RecordBatches:
         """Yield the row of a damage, if the request wants one. Raises `CorruptData`."""
@@ -180,14 +180,14 @@ class RecordsDecoder(_Decoder):
     _next_offset = -1 << 63
 
     @cached_property
-    def _gathering(self) -> ChunkGatherer:
+    def _chunk_gatherer(self) -> ChunkGatherer:
         return ChunkGatherer(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
 
-    def decode_rest(self) -> RecordBatches:
+    def decode_remaining_batches(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._report_damage_among(self._gathering.decode_gathered())
+        return self._report_damage_among(self._chunk_gatherer.decode_gathered())
 
-    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RecordBatches:
         """Yield the rows as chunks get full. Raises `CorruptData`."""
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
         concerns = self._find_batches_in_range(headers, preceding)
@@ -196,13 +196,15 @@ class RecordsDecoder(_Decoder):
             batch_headers.check_checksums(view, headers.select_batches(concerns)).all()
         )
         if not is_sound:
-            yield from self._decode_with_damage(view, headers, concerns, has_rows, place)
+            yield from self._decode_batch_by_batch(view, headers, concerns, has_rows, origin)
             return
         self._next_offset = _add_one(headers.last_offset[-1])
-        yield from self._report_damage_among(self._gathering.add_batches(view, headers.select_batches(has_rows), place))
+        yield from self._report_damage_among(
+            self._chunk_gatherer.add_batches(view, headers.select_batches(has_rows), origin)
+        )
 
-    def _decode_with_damage(
-        self, view: memoryview, headers: BatchHeaders, concerns: Bools, has_rows: Bools, place: DataOrigin
+    def _decode_batch_by_batch(
+        self, view: memoryview, headers: BatchHeaders, is_in_range: Bools, has_rows: Bools, origin: DataOrigin
     ) -> RecordBatches:
         """Decode batch by batch, so that damage in one does not affect the next."""
         first = 0
@@ -211,17 +213,17 @@ class RecordsDecoder(_Decoder):
             if problem is None:
                 problem = batch_headers.find_header_problem(headers, index, self._next_offset, self._max_batch_bytes)
                 self._next_offset = _add_one(headers.last_offset[index])
-            elif not concerns[index]:
+            elif not is_in_range[index]:
                 problem = None
             if problem is not None:
                 between = headers.select_batches(slice(first, index)).select_batches(has_rows[first:index])
-                yield from self._report_damage_among(self._gathering.add_batches(view, between, place))
-                yield from self.decode_rest()
+                yield from self._report_damage_among(self._chunk_gatherer.add_batches(view, between, origin))
+                yield from self.decode_remaining_batches()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
-                yield from self.report_damage(BatchDamage(offset, problem, place, position))
+                yield from self.report_damage(BatchDamage(offset, problem, origin, position))
                 first = index + 1
         rest = headers.select_batches(slice(first, None)).select_batches(has_rows[first:])
-        yield from self._report_damage_among(self._gathering.add_batches(view, rest, place))
+        yield from self._report_damage_among(self._chunk_gatherer.add_batches(view, rest, origin))
 
     def _report_damage_among(self, rows_or_damage: RowsOrDamage) -> RecordBatches:
         for each in rows_or_damage:
@@ -259,7 +261,7 @@ class BatchesDecoder(_Decoder):
 
     table = BATCHES
 
-    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RecordBatches:
         """Yield a row for each batch of the range. Raises `CorruptData`."""
         given = headers.select_batches(
             (headers.last_offset >= self._offsets.start)
@@ -268,7 +270,7 @@ class BatchesDecoder(_Decoder):
         )
         if len(given.size):
             is_valid = batch_headers.check_checksums(view, given) if self._request.verify_crc else None
-            yield make_batch_rows(self._rows, given, is_valid, place)
+            yield make_batch_rows(self._rows, given, is_valid, origin)
 
 
 def make_decoder(
@@ -288,13 +290,15 @@ def _list_codecs() -> pa.Array:
     return pa.array(_CODECS)
 
 
-def make_batch_rows(rows: RowMaker, headers: BatchHeaders, is_valid: Bools | None, place: DataOrigin) -> pa.RecordBatch:
+def make_batch_rows(
+    rows: RowMaker, headers: BatchHeaders, is_valid: Bools | None, origin: DataOrigin
+) -> pa.RecordBatch:
     """Return a row for each header. `is_valid` is whether checksums match, None if unknown."""
     count = len(headers.size)
     columns = []
     for field in rows.schema:
         is_name = field.name in rows.names
-        column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, place)
+        column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, origin)
         is_array = isinstance(column, np.ndarray | pa.Array)
         columns.append(
             _cast_column(column, field.type) if is_array else rows.get_constant_column(column, field.type, count)
@@ -307,13 +311,13 @@ def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _make_column(name: str, headers: BatchHeaders, is_valid: Bools | None, place: DataOrigin) -> Any:
+def _make_column(name: str, headers: BatchHeaders, is_valid: Bools | None, origin: DataOrigin) -> Any:
     """Return the column as an array, or the one value of all its rows."""
     match name:
         case "segment":
-            return place.segment
+            return origin.segment
         case "position":
-            return None if place.position is None else headers.position + place.position
+            return None if origin.position is None else headers.position + origin.position
         case "codec":
             return _list_codecs().take(pa.array(headers.codec))
         case "timestampType":

@@ -17,7 +17,12 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arrow import RowMaker
 from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin
-from minibroker.pipeline.decode.record_field_columns import PARTS, FieldColumns, find_wanted_parts, read_record_fields
+from minibroker.pipeline.decode.record_field_columns import (
+    PARTS,
+    FieldColumns,
+    list_record_parts_of_columns,
+    read_record_fields,
+)
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
@@ -105,29 +110,34 @@ class ChunkDecoder:
                 return
             yield from self.make_rows(fields)
 
-    def _read_record_fields(self, batches: BatchColumns, starts: Int64s, batch: Int64s) -> tuple[FieldColumns, Bools]:
+    def _read_record_fields(
+        self, batches: BatchColumns, record_starts: Int64s, batch_indexes: Int64s
+    ) -> tuple[FieldColumns, Bools]:
         headers, wanted = batches.headers, self._wanted
         has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
         is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(
             (headers.last_offset >= self._offsets.end).any()
         )
         found = read_record_fields(
-            self.data, starts, _repeat_for_records(has_attributes, batch), max(self._depth, 2 if is_cut else 1)
+            self.data,
+            record_starts,
+            _repeat_for_records(has_attributes, batch_indexes),
+            max(self._depth, 2 if is_cut else 1),
         )
         fields = FieldColumns(
-            len(starts),
-            timestamp_types=_repeat_for_records(find_timestamp_types(headers), batch),
+            len(record_starts),
+            timestamp_types=_repeat_for_records(find_timestamp_types(headers), batch_indexes),
             keys=found.keys if "key" in wanted else None,
             values=found.values if "value" in wanted else None,
             headers=found.headers,
         )
         if found.offset_deltas is not None:
-            fields.offsets = headers.base_offset[batch] + found.offset_deltas
+            fields.offsets = headers.base_offset[batch_indexes] + found.offset_deltas
         if "timestamp" in wanted:
-            fields.timestamps_ms = headers.base_timestamp[batch] + found.timestamp_deltas
+            fields.timestamps_ms = headers.base_timestamp[batch_indexes] + found.timestamp_deltas
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
             if stamped.any():
-                np.copyto(fields.timestamps_ms, headers.max_timestamp[batch], where=stamped[batch])
+                np.copyto(fields.timestamps_ms, headers.max_timestamp[batch_indexes], where=stamped[batch_indexes])
         return fields, found.malformed
 
     def _cut_into_spans(self, starts: Int64s) -> list[slice]:
@@ -180,10 +190,10 @@ def find_timestamp_types(headers: BatchHeaders) -> Int64s:
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 
 
-def _repeat_for_records(batch_values: Int64s, batch: Int64s) -> Int64s | int:
+def _repeat_for_records(batch_values: Int64s, batch_indexes: Int64s) -> Int64s | int:
     """Return the batch number of each record: an array, or one number if all records are in the same batch."""
     first = int(batch_values[0])
-    return first if (batch_values == first).all() else batch_values[batch]
+    return first if (batch_values == first).all() else batch_values[batch_indexes]
 
 
 def _find_damage_reason(header: BatchHeader, payload: bytes) -> str:
@@ -214,7 +224,7 @@ class ChunkGatherer:
     def __init__(
         self, rows: RowMaker, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int, max_batch_bytes: int
     ) -> None:
-        wanted = find_wanted_parts(request.columns)
+        wanted = list_record_parts_of_columns(request.columns)
         self._chunk_bytes = chunk_bytes
         self._max_batch_bytes = max_batch_bytes
         self._held: list[Buffer] = []  # decompressed records, and copies of uncompressed batches
@@ -223,7 +233,7 @@ class ChunkGatherer:
         self._decoder = ChunkDecoder(rows, wanted, offsets, chunk_bytes, fails_fast)
         self._parts: list[BatchColumns] = []
 
-    def add_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
+    def add_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RowsOrDamage:
         """Gather these batches, whose checksums are right. Yield the results of chunks that get full."""
         kinds = np.where(
             headers.magic < MAGIC, BatchKind.OLD, np.where(headers.codec != 0, BatchKind.COMPRESSED, BatchKind.PLAIN)
@@ -235,11 +245,11 @@ class ChunkGatherer:
                 continue
             if kinds[first] == BatchKind.OLD:
                 yield from self.decode_gathered()
-                yield from self._decode_old_messages(view, some, place)
+                yield from self._decode_old_messages(view, some, origin)
             elif kinds[first] == BatchKind.COMPRESSED:
-                yield from self._decompress_batches(view, some, place)
+                yield from self._decompress_batches(view, some, origin)
             else:
-                yield from self._take_plain_batches(view, some, place)
+                yield from self._gather_or_decode_plain_batches(view, some, origin)
             if self._held_bytes >= self._chunk_bytes:
                 yield from self.decode_gathered()
 
@@ -253,24 +263,26 @@ class ChunkGatherer:
         self._parts = []
         self._decoder.places.clear()
 
-    def _hold_bytes(self, data: Buffer) -> int:
+    def _append_bytes_to_chunk(self, data: Buffer) -> int:
         """Keep bytes until the chunk is decoded, and return where they start in its data."""
         start = self._held_bytes
         self._held.append(data)
         self._held_bytes += len(data)
         return start
 
-    def _take_plain_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
+    def _gather_or_decode_plain_batches(
+        self, view: memoryview, headers: BatchHeaders, origin: DataOrigin
+    ) -> RowsOrDamage:
         """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         if not self._parts and 2 * (last - first) >= self._chunk_bytes:
-            self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, place)
+            self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, origin)
             yield from self.decode_gathered(np.frombuffer(view, np.uint8))
             return
-        start = headers.position - first + self._hold_bytes(bytes(view[first:last]))
-        self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, place)
+        start = headers.position - first + self._append_bytes_to_chunk(bytes(view[first:last]))
+        self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, origin)
 
-    def _decompress_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
+    def _decompress_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RowsOrDamage:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
         edges = [self._held_bytes]  # where the records of the batches begin and end in the chunk's data
         first = 0
@@ -279,28 +291,28 @@ class ChunkGatherer:
             damage = None
             try:
                 compressed = view[position + HEADER_BYTES : position + size]
-                self._hold_bytes(decompress(codec, compressed, self._max_batch_bytes))
+                self._append_bytes_to_chunk(decompress(codec, compressed, self._max_batch_bytes))
                 edges.append(self._held_bytes)
             except KafkaError as error:
-                damage = BatchDamage(int(headers.base_offset[index]), error.message or str(error), place, position)
+                damage = BatchDamage(int(headers.base_offset[index]), error.message or str(error), origin, position)
             is_full = self._held_bytes >= self._chunk_bytes
             if damage is not None or is_full or index == len(headers.size) - 1:
                 at = np.array(edges, np.int64)
-                self._add_batches_at(headers.select_batches(slice(first, first + len(at) - 1)), at[:-1], at[1:], place)
+                self._add_batches_at(headers.select_batches(slice(first, first + len(at) - 1)), at[:-1], at[1:], origin)
                 if damage is not None or is_full:
                     yield from self.decode_gathered()
                 edges, first = [self._held_bytes], index + 1
             if damage is not None:
                 yield damage
 
-    def _add_batches_at(self, headers: BatchHeaders, start: Int64s, end: Int64s, place: DataOrigin) -> None:
+    def _add_batches_at(self, headers: BatchHeaders, start: Int64s, end: Int64s, origin: DataOrigin) -> None:
         places = self._decoder.places
-        if not places or places[-1] != place:
-            places.append(place)
+        if not places or places[-1] != origin:
+            places.append(origin)
         which = np.full(len(start), len(places) - 1, np.int64)
         self._parts.append(BatchColumns(headers, start, end, which))
 
-    def _decode_old_messages(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RowsOrDamage:
+    def _decode_old_messages(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RowsOrDamage:
         """Yield the rows of messages of formats 0 and 1, which the protocol reads one by one, and damage."""
         found: list[tuple[Record, int]] = []
         held_bytes = 0
@@ -315,7 +327,7 @@ class ChunkGatherer:
                 held_bytes += sum(len(each.value or b"") for each in records)
             except KafkaError as error:
                 (offset,) = headers.base_offset[headers.position == position].tolist()
-                damage = BatchDamage(offset, error.message or str(error), place, position)
+                damage = BatchDamage(offset, error.message or str(error), origin, position)
             if damage is not None or held_bytes >= self._chunk_bytes:
                 yield from self._make_rows_of_records(found)
                 found, held_bytes = [], 0
@@ -323,15 +335,15 @@ class ChunkGatherer:
                 yield damage
         yield from self._make_rows_of_records(found)
 
-    def _make_rows_of_records(self, found: list[tuple[Record, int]]) -> RowsOrDamage:
-        if not found:
+    def _make_rows_of_records(self, records_and_batches: list[tuple[Record, int]]) -> RowsOrDamage:
+        if not records_and_batches:
             return
         fields = FieldColumns(
-            len(found),
-            np.array([each.offset for each, _ in found], np.int64),
-            np.array([each.timestamp for each, _ in found], np.int64),
-            np.array([kind for _, kind in found], np.int64),
-            pa.array([each.key for each, _ in found], pa.binary()),
-            pa.array([each.value for each, _ in found], pa.binary()),
+            len(records_and_batches),
+            np.array([each.offset for each, _ in records_and_batches], np.int64),
+            np.array([each.timestamp for each, _ in records_and_batches], np.int64),
+            np.array([kind for _, kind in records_and_batches], np.int64),
+            pa.array([each.key for each, _ in records_and_batches], pa.binary()),
+            pa.array([each.value for each, _ in records_and_batches], pa.binary()),
         )
         yield from self._decoder.make_rows(fields)

@@ -19,7 +19,7 @@ from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read
 PARTS: Final = ("timestamp", "offset", "key", "value", "headers")  # of a record, in their order in it
 
 
-def find_wanted_parts(columns: Sequence[str]) -> set[str]:
+def list_record_parts_of_columns(columns: Sequence[str]) -> set[str]:
     """Return the parts of records that these columns of the records table need."""
     return {"timestamp" if name == "timestampMs" else name for name in columns} & {*PARTS}
 
@@ -126,11 +126,11 @@ class _HeadersReader:
         self._values = np.zeros((2, total), np.int64)
         self._null_values = np.zeros(total, np.bool_)
 
-    def read_headers(self, at: Int64s) -> tuple[HeaderParts, Int64s]:
+    def read_headers(self, positions: Int64s) -> tuple[HeaderParts, Int64s]:
         active = np.flatnonzero(self._count)
         index = 0
         while len(active):
-            at[active] = self._read_next_header(at[active], self._first[active] + index)
+            positions[active] = self._read_next_header(positions[active], self._first[active] + index)
             index += 1
             active = active[self._count[active] > index]
         null_values = self._null_values if self._null_values.any() else None
@@ -138,16 +138,16 @@ class _HeadersReader:
             self._count,
             RecordParts(self._keys[0], self._keys[1], None),
             RecordParts(self._values[0], self._values[1], null_values),
-        ), at
+        ), positions
 
-    def _read_next_header(self, at: Int64s, slots: Int64s) -> Int64s:
+    def _read_next_header(self, positions: Int64s, slots: Int64s) -> Int64s:
         """Read one header of many records into these slots. Return the positions after it."""
-        keys, at = _read_parts(self._data, at)
+        keys, positions = _read_parts(self._data, positions)
         if keys.is_null is not None:
-            at[keys.is_null] = BEYOND
-        values, at = _read_parts(self._data, at)
+            positions[keys.is_null] = BEYOND
+        values, positions = _read_parts(self._data, positions)
         self._keys[:, slots] = keys.start, keys.length
         self._values[:, slots] = values.start, values.length
         if values.is_null is not None:
             self._null_values[slots] = values.is_null
-        return at
+        return positions

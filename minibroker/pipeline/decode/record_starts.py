@@ -149,21 +149,21 @@ def _put_in_record_order(
 
 
 def _find_starts_lane_by_lane(
-    data: UInt8s, lanes: RecordLanes, which: npt.NDArray[np.intp], positions: Int64s
+    data: UInt8s, lanes: RecordLanes, lane_indexes: npt.NDArray[np.intp], positions: Int64s
 ) -> Bools:
     """Walk these lanes record by record, and put the positions in place. Return whether each lane is sound."""
     firsts = np.cumsum(lanes.records) - lanes.records
-    sound = np.zeros(len(which), np.bool_)
-    for index, lane in enumerate(which.tolist()):
+    sound = np.zeros(len(lane_indexes), np.bool_)
+    for index, lane in enumerate(lane_indexes.tolist()):
         start, records = int(lanes.start[lane]), int(lanes.records[lane])
-        starts = find_starts_in_payload(data[start : int(lanes.end[lane])].tobytes(), records)
+        starts = find_record_starts_in_payload(data[start : int(lanes.end[lane])].tobytes(), records)
         if starts is not None:
             positions[firsts[lane] : firsts[lane] + records] = starts + start
             sound[index] = True
     return sound
 
 
-def find_starts_in_payload(payload: bytes, count: int) -> Int64s | None:
+def find_record_starts_in_payload(payload: bytes, count: int) -> Int64s | None:
     """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
     starts = array("q")
     note, second = starts.append, SECOND_BYTE

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 import pyarrow as pa
 
 from minibroker.pipeline.directory import splitting
-from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_paths, read_log_start_offsets
+from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_log_paths, read_log_start_offsets
 from minibroker.pipeline.directory.log_transactions import LogTransactions
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
@@ -64,7 +64,7 @@ class DirectorySource:
         split_bytes: int = SPLIT_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._paths = parse_paths(path)
+        self._paths = parse_log_paths(path)
         if not self._paths:
             raise OptionError("path: it has no directory")
         self._selection = selection
@@ -80,7 +80,7 @@ class DirectorySource:
         """Leave out the views of logs: a copy makes its own."""
         return {**self.__dict__, "_views": {}, "_transactions": {}}
 
-    def partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
+    def list_partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
         """Return the selected partitions, sorted.
 
         Raises `OptionError` if a named one does not exist, unless `missing_ok`. Internal topics are included only if

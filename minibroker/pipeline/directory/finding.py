@@ -28,7 +28,7 @@ class FoundLog:
     log_directory: str
 
 
-def parse_paths(text: str) -> tuple[str, ...]:
+def parse_log_paths(text: str) -> tuple[str, ...]:
     """Return the directories in an option `path`: one, also as a URL, or several separated by commas.
 
     Local ones are absolute, URLs in the form of `reading_disk`. Raises `OptionError` for an unknown file system.

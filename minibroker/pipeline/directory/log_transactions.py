@@ -111,7 +111,7 @@ class LogTransactions:
             for step in iterate_headers_or_damage(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, DamagedBytes):
                     if self._states.open_transactions:  # the damage may contain a marker
-                        self._end_as_if_aborted(
+                        self._end_transactions_as_aborted(
                             f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1
                         )
                     continue
@@ -119,7 +119,7 @@ class LogTransactions:
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
                     self._apply_batch(opened.file, position, header)
                 place = make_boundary_after(position, header)
-            self._check_first_batch_of_open(opened.file, place.next_offset - 1)
+            self._check_first_batch_of_open_transaction(opened.file, place.next_offset - 1)
         self._segment, self._place = segment, place
 
     def _apply_batch(self, file: File, position: int, header: BatchHeader) -> None:
@@ -133,22 +133,22 @@ class LogTransactions:
         try:
             marker = read_marker(read_stored_batch(file, position, header))
         except CorruptBatch as error:
-            self._end_as_if_aborted(str(error.message), header.base_offset, header.producer_id)
+            self._end_transactions_as_aborted(str(error.message), header.base_offset, header.producer_id)
             return
         aborted = self._states.end_transaction(header, header.base_offset, marker)
         if aborted is not None:
             self._aborted.append(aborted)
 
-    def _check_first_batch_of_open(self, file: File, offset: int) -> None:
+    def _check_first_batch_of_open_transaction(self, file: File, offset: int) -> None:
         """Check a transaction's first batch: a damaged one must not hold up all offsets behind it."""
         for producer_id, (position, header) in self._begun.items():
             if producer_id in self._states.open_transactions:
                 try:
                     read_stored_batch(file, position, header)
                 except CorruptBatch as error:
-                    self._end_as_if_aborted(str(error.message), offset, producer_id)
+                    self._end_transactions_as_aborted(str(error.message), offset, producer_id)
 
-    def _end_as_if_aborted(self, problem: str, offset: int, producer_id: int = -1) -> None:
+    def _end_transactions_as_aborted(self, problem: str, offset: int, producer_id: int = -1) -> None:
         """End the producer's transaction at `offset` as if aborted.
 
         End all transactions if the producer id is damaged too.

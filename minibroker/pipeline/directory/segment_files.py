@@ -164,7 +164,7 @@ class OpenSegment:
             place = make_boundary_after(position, header)
         return place
 
-    def find_boundary_behind(self, offset: int, start: BatchBoundary) -> BatchBoundary:
+    def find_boundary_after(self, offset: int, start: BatchBoundary) -> BatchBoundary:
         """Return the place behind the batch with `offset`, or the first one after it; else the end of the file.
 
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
@@ -176,32 +176,34 @@ class OpenSegment:
             place = make_boundary_after(position, header)
         return place if place.position == self.size_bytes else BatchBoundary(self.size_bytes, place.next_offset)
 
-    def find_boundary_from(self, position_min: int, start: BatchBoundary) -> BatchBoundary:
-        """Return the first place between two batches at or after the position `position_min`, and not before `start`.
+    def find_first_boundary_at_or_after_position(self, min_position: int, start: BatchBoundary) -> BatchBoundary:
+        """Return the first place between two batches at or after the position `min_position`, and not before `start`.
 
         The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
         base offset. Return `start` if there is no such place.
         """
         place = self._find_indexed_boundary(
-            int(np.searchsorted(self._indexed_offsets_and_positions[1], position_min)), start
+            int(np.searchsorted(self._indexed_offsets_and_positions[1], min_position)), start
         )
         least_offset = place.next_offset
         for position, header in iterate_sound_headers(self.file, place.position, self.size_bytes, place.next_offset):
-            if position_min <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
+            if min_position <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
                 return place
             least_offset, place = place.next_offset, make_boundary_after(position, header)
         return start
 
-    def find_last_boundary(self, known: BatchBoundary | None = None) -> BatchBoundary:
-        """Return the place behind the last batch, starting from `known` or from the index's last entry.
+    def find_last_boundary(self, known_boundary: BatchBoundary | None = None) -> BatchBoundary:
+        """Return the place behind the last batch, starting from `known_boundary` or from the index's last entry.
 
         A preallocated file has room for a batch that is only partly written; that one does not count. A running
         broker's index may be behind; what follows its last entry is walked over once and remembered.
         """
         walked = _list_walked_batches(self.segment.make_path(file_names.LOG_SUFFIX))
-        if known is None:
+        if known_boundary is None:
             del walked[:]
-        before = place = known or self._find_indexed_boundary(len(self._indexed_offsets_and_positions[1]), self.start)
+        before = place = known_boundary or self._find_indexed_boundary(
+            len(self._indexed_offsets_and_positions[1]), self.start
+        )
         last, marked = None, walked[-1] if walked else place.position
         for position, header in iterate_sound_headers(
             self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True
@@ -218,15 +220,15 @@ class OpenSegment:
             return before
         return place
 
-    def is_boundary(self, place: BatchBoundary) -> bool:
+    def is_boundary(self, boundary: BatchBoundary) -> bool:
         """Return whether a batch still ends there."""
-        if place.position == 0 or place.last_position is None:
-            return place.position <= self.size_bytes
+        if boundary.position == 0 or boundary.last_position is None:
+            return boundary.position <= self.size_bytes
         try:
-            found = next(iterate_headers(self.file, place.last_position, self.size_bytes), None)
+            found = next(iterate_headers(self.file, boundary.last_position, self.size_bytes), None)
         except CorruptBatch:
             return False
-        return found is not None and make_boundary_after(*found) == place
+        return found is not None and make_boundary_after(*found) == boundary
 
     def close(self) -> None:
         """Close the file."""

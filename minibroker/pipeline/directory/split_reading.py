@@ -58,7 +58,7 @@ class SplitReader:
         """Yield the rows. Raises `DataLoss`, `CorruptData`, `OSError`."""
         for stretch in self._place.stretches:
             yield from self._read_stretch(stretch)
-        yield from self._decoder.decode_rest()
+        yield from self._decoder.decode_remaining_batches()
 
     def _read_stretch(self, stretch: BatchStretch) -> Iterator[pa.RecordBatch]:
         try:
@@ -95,7 +95,7 @@ class SplitReader:
     def _yield_damaged_range(self, damage: SkippedBytes, path: str) -> Iterator[pa.RecordBatch]:
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
-            yield from self._decoder.decode_rest()
+            yield from self._decoder.decode_remaining_batches()
             self._decoder = make_decoder(self._request, self._split.offsets, self._aborted)
             reason += f"; {damage.size_bytes} bytes are skipped"
         place = DataOrigin(path, damage.position)

@@ -85,7 +85,7 @@ def iterate_extents(view: LogView, start: int, end: int) -> Iterator[SegmentExte
         size_bytes = view.get_size_in_log(segment)
         with closing(OpenSegment(segment, size_bytes)) as opened:
             first = opened.find_boundary_before(first_offset) if first_offset > segment.base_offset else opened.start
-            last = opened.find_boundary_behind(end_offset - 1, first)
+            last = opened.find_boundary_after(end_offset - 1, first)
         if last.position > first.position:
             yield SegmentExtent(segment, size_bytes, first, last, first_offset, end_offset)
 
@@ -128,7 +128,7 @@ def _cut_extent(extent: SegmentExtent, step_bytes: int) -> list[BatchStretch]:
         for part in range(1, parts):
             wanted = extent.first.position + extent.length_bytes * part // parts
             if wanted > places[-1].position:
-                place = opened.find_boundary_from(wanted, places[-1])
+                place = opened.find_first_boundary_at_or_after_position(wanted, places[-1])
                 if places[-1].position < place.position < extent.last.position:
                     places.append(place)
         places.append(extent.last)

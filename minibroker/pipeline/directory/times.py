@@ -45,9 +45,9 @@ class _TimeSearch:
         With `is_segment_closed`, the last entry of the time index has the segment's largest timestamp.
         """
         older = int(np.searchsorted(self._times, self._timestamp_ms))
-        if is_segment_closed and 0 < len(self._times) == older and self._is_entry_right(older - 1):
+        if is_segment_closed and 0 < len(self._times) == older and self._does_log_match_entry(older - 1):
             return None
-        known = int(self._offsets[older - 1]) if older and self._is_entry_right(older - 1) else 0
+        known = int(self._offsets[older - 1]) if older and self._does_log_match_entry(older - 1) else 0
         opened = self._opened
         place = opened.find_boundary_before(max(known, self._start))
         next_offset = place.next_offset
@@ -59,7 +59,7 @@ class _TimeSearch:
             next_offset = header.next_offset
         return None
 
-    def _is_entry_right(self, entry: int) -> bool:
+    def _does_log_match_entry(self, entry: int) -> bool:
         """Return whether the log has the batch of an entry, with that timestamp."""
         offset, opened = int(self._offsets[entry]), self._opened
         place = opened.find_boundary_before(offset)

@@ -137,17 +137,17 @@ class BatchConverter:
         data = b"".join(source.data for source in sources)
         batches = [
             each.rename_columns(ENCODED_COLUMNS)
-            for each in (*decoder.decode_data(data, self._place, None), *decoder.decode_rest())
+            for each in (*decoder.decode_data(data, self._place, None), *decoder.decode_remaining_batches())
         ]
         self.expansion = max(1.0, sum(batch.nbytes for batch in batches) / len(data))
         return _DecodedRows(batches)
 
     def _encode_joined_batches(
-        self, stretches: list[JoinedBatches], settings: BatchSettings, rows: _DecodedRows
+        self, joined_batches: list[JoinedBatches], settings: BatchSettings, rows: _DecodedRows
     ) -> Iterator[Bytes]:
-        for some, following in rows.remove_rows_up_to(stretches[-1].last.last_offset):
+        for some, following in rows.remove_rows_up_to(joined_batches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
-            origins, stretches = _find_origins(stretches, offsets, following)
+            origins, joined_batches = _find_origins(joined_batches, offsets, following)
             try:
                 yield from (batch.data for batch in encode_rows_of_origins(some, settings, origins))
             except EncodeError as error:
@@ -202,13 +202,13 @@ class _DecodedRows:
 
 
 def _find_origins(
-    stretches: list[JoinedBatches], offsets: Int64s, next_offset: int
+    joined_batches: list[JoinedBatches], offsets: Int64s, next_offset: int
 ) -> tuple[list[RowsOrigin], list[JoinedBatches]]:
     """Return the origins of rows, and the stretches for the following rows, from the offset `next_offset` on."""
-    ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
+    ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in joined_batches], side="right").tolist()
     origins = []
     start = 0
-    for at, (stretch, end) in enumerate(zip(stretches, ends, strict=True)):
+    for at, (stretch, end) in enumerate(zip(joined_batches, ends, strict=True)):
         last_offset = stretch.last.last_offset
         is_whole = end < len(offsets) or next_offset > last_offset
         if end > start:
@@ -217,7 +217,7 @@ def _find_origins(
             origins.append(RowsOrigin(start, producer, stretch.run.leader_epoch, reach))
         start = end
         if not is_whole:
-            return origins, stretches[at:]
+            return origins, joined_batches[at:]
     return origins, []
 
 
@@ -226,9 +226,9 @@ def _get_joining_key(source: SourceBatch) -> tuple[rewrite_settings.TargetForm, 
     return source.target, source.header.timestamp_type
 
 
-def _find_producer(stretch: JoinedBatches, offset: int) -> Producer:
+def _find_producer(joined_batch: JoinedBatches, offset: int) -> Producer:
     """Return the producer of the stretch's rows from `offset` on."""
-    run, first = stretch.run, stretch.first
+    run, first = joined_batch.run, joined_batch.first
     if run.producer_id < 0:
         return Producer(transactional=run.is_transactional)
     sequence = first.base_sequence

@@ -92,9 +92,9 @@ def make_plan(source: str, topics: Collection[str] = ()) -> RewritePlan:
     )
 
 
-def _check_topics(topics: Iterable[str], known: set[str]) -> None:
+def _check_topics(topics: Iterable[str], known_topics: set[str]) -> None:
     for topic in topics:
-        if topic not in known:
+        if topic not in known_topics:
             raise RewriteError(f"there is no topic {topic} in the directory")
         if topic in INTERNAL_TOPICS:
             raise RewriteError(f"{topic} is an internal topic, which is copied as it is")

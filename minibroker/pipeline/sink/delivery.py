@@ -82,7 +82,7 @@ def write_exactly_once(
         return DeliveryResult(0)
     with connect_client(settings) as client:
         transaction = sink_transaction.SinkTransaction(client, settings, transactional_id)
-        transaction.take_over_transactional_id()
+        transaction.init_producer_id()
         marker = transaction.fetch_marker()
         if marker is not None and marker.value > number:
             return DeliveryResult(_skip_rows(chain((first,), rest), marker, number, transactional_id))
@@ -170,10 +170,12 @@ def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
 
 
 def _resume_transaction(
-    client: Client, settings: SinkSettings, left: OpenTransaction
+    client: Client, settings: SinkSettings, open_transaction: OpenTransaction
 ) -> sink_transaction.SinkTransaction:
-    identity = sink_transaction.ProducerIdentity(left.producer_id, left.epoch, left.transactional_id)
-    return sink_transaction.SinkTransaction(client, settings, left.transactional_id, identity)
+    identity = sink_transaction.ProducerIdentity(
+        open_transaction.producer_id, open_transaction.epoch, open_transaction.transactional_id
+    )
+    return sink_transaction.SinkTransaction(client, settings, open_transaction.transactional_id, identity)
 
 
 def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> RowCounts:

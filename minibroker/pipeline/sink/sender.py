@@ -232,16 +232,18 @@ class ProduceSender:
             )
         return WriteFailed(f"{batch.partition}: {get_error_name(code)}" + (f" ({said})" if said else ""))
 
-    def _make_refused_record(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
+    def _make_refused_record(self, partition: TopicPartition, rows: pa.RecordBatch, reason: str) -> RecordRefused:
         """Return an error that names the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
-        return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {why.rstrip()}")
+        return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {reason.rstrip()}")
 
-    def _renew_producer_id_if_lost(self, failed: list[tuple[OutgoingBatch, int]]) -> None:
+    def _renew_producer_id_if_lost(self, failed_batches: list[tuple[OutgoingBatch, int]]) -> None:
         """Get a new producer id if partitions have lost their sequences, and no other batch may be written already."""
-        lost = [code in SEQUENCE_LOST for _, code in failed]
-        uncertain = any(batch.uncertain for (batch, _), is_lost in zip(failed, lost, strict=True) if not is_lost)
+        lost = [code in SEQUENCE_LOST for _, code in failed_batches]
+        uncertain = any(
+            batch.uncertain for (batch, _), is_lost in zip(failed_batches, lost, strict=True) if not is_lost
+        )
         if any(lost) and not uncertain and self._renew is not None:
             self._renew()
 

@@ -132,18 +132,23 @@ def _refuse_unknown_options(unknown: set[str]) -> None:
         raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
 
 
-def _get_producer_settings(given: GivenOptions) -> dict[str, object]:
+def _get_producer_settings(given_options: GivenOptions) -> dict[str, object]:
     """Return the settings of Kafka's producer."""
-    given.get_number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
-    acks = given.get_word("acks", ("all", "-1", "1", "0"))
+    given_options.get_number(
+        "max.in.flight.requests.per.connection", 1, 1
+    )  # a maximum: there is one in flight to a partition
+    acks = given_options.get_word("acks", ("all", "-1", "1", "0"))
     if acks == "0":
         raise OptionError("kafka.acks=0 is not possible: a task could not know whether its rows were written")
     return {
-        "batches": _make_batch_settings(given),
+        "batches": _make_batch_settings(given_options),
         "acks": 1 if acks == "1" else -1,
-        "idempotent": given.get_switch("enable.idempotence", acks != "1"),
-        "ignore_keys": given.get_switch("partitioner.ignore.keys", False),
-        **{field: given.get_number(name, getattr(DEFAULTS, field), least) for field, (name, least) in NUMBERS.items()},
+        "idempotent": given_options.get_switch("enable.idempotence", acks != "1"),
+        "ignore_keys": given_options.get_switch("partitioner.ignore.keys", False),
+        **{
+            field: given_options.get_number(name, getattr(DEFAULTS, field), least)
+            for field, (name, least) in NUMBERS.items()
+        },
     }
 
 
@@ -157,11 +162,11 @@ def _get_timeout_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _make_batch_settings(given: GivenOptions) -> BatchSettings:
+def _make_batch_settings(given_options: GivenOptions) -> BatchSettings:
     names = tuple(codec.name.lower() for codec in Compression)
-    codec = Compression[given.get_word("compression.type", names).upper()]
-    levels = {of: given.get_number(name, None, -INT32_MAX - 1) for of, name in _LEVELS.items()}
-    size_bytes = given.get_number("batch.size", DEFAULTS.batches.batch_bytes, 1)
+    codec = Compression[given_options.get_word("compression.type", names).upper()]
+    levels = {of: given_options.get_number(name, None, -INT32_MAX - 1) for of, name in _LEVELS.items()}
+    size_bytes = given_options.get_number("batch.size", DEFAULTS.batches.batch_bytes, 1)
     return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=size_bytes)
 
 

@@ -150,22 +150,22 @@ class SinkTransaction:
         self.identity = identity or ProducerIdentity(transactional_id=transactional_id)
         self._partitions: set[TopicPartition] = set()
 
-    def take_over_transactional_id(self) -> None:
+    def init_producer_id(self) -> None:
         """Take the id over: fence its last producer, and abort an open transaction."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
         )
-        answer = self._ask_coordinator("transaction", "taking over", request)
+        answer = self._send_request_to_coordinator("transaction", "taking over", request)
         self.identity.set_id_and_epoch(answer.producer_id, answer.producer_epoch)
 
     def fetch_marker(self) -> PositionMarker | None:
         """Return the newest marker of ended transactions.
 
-        While an open transaction has a marker, it is unknown: `take_over_transactional_id` aborts such a transaction.
+        While an open transaction has a marker, it is unknown: `init_producer_id` aborts such a transaction.
         """
         request = OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=True)
         version = _STABLE_OFFSET_FETCH_VERSION
-        answer = self._ask_coordinator("group", "fetching the marker", request, version, version)
+        answer = self._send_request_to_coordinator("group", "fetching the marker", request, version, version)
         found = [each for topic in answer.topics for each in topic.partitions if each.committed_offset >= 0]
         newest = max(found, key=lambda each: each.committed_offset, default=None)
         return None if newest is None else PositionMarker(newest.committed_offset, newest.metadata or "")
@@ -175,7 +175,9 @@ class SinkTransaction:
         new = set(partitions) - self._partitions
         if new:
             request = self._make_partitions_request(new)
-            self._ask_coordinator("transaction", "adding partitions", request, highest=ADD_PARTITIONS_VERSION)
+            self._send_request_to_coordinator(
+                "transaction", "adding partitions", request, highest=ADD_PARTITIONS_VERSION
+            )
         self._partitions |= new
 
     def _make_partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
@@ -186,8 +188,8 @@ class SinkTransaction:
     def add_marker(self, marker: PositionMarker) -> None:
         """Put a marker into the transaction, for each of its topics: so it stays until the last one is deleted."""
         request = AddOffsetsToTxnRequest(**self._get_producer_fields(), group_id=self.transactional_id)
-        self._ask_coordinator("transaction", "adding the marker", request)
-        self._ask_coordinator(
+        self._send_request_to_coordinator("transaction", "adding the marker", request)
+        self._send_request_to_coordinator(
             "group", "committing the marker", self._make_marker_request(marker), highest=_OFFSETS_VERSION
         )
 
@@ -208,7 +210,9 @@ class SinkTransaction:
     def end_transaction(self, commit: bool) -> None:
         """Commit or abort. It may be called again. Raises `ProducerFenced` also if the transaction no longer exists."""
         request = EndTxnRequest(**self._get_producer_fields(), committed=commit)
-        self._ask_coordinator("transaction", "committing" if commit else "aborting", request, highest=END_VERSION)
+        self._send_request_to_coordinator(
+            "transaction", "committing" if commit else "aborting", request, highest=END_VERSION
+        )
         self._partitions.clear()
 
     def _get_producer_fields(self, prefix: str = "") -> dict[str, Any]:
@@ -219,17 +223,17 @@ class SinkTransaction:
             f"{prefix}producer_epoch": self.identity.epoch,
         }
 
-    def _ask_coordinator(
+    def _send_request_to_coordinator(
         self,
         kind: Literal["group", "transaction"],
-        what: str,
+        purpose: str,
         request: Message,
         lowest: int = 0,
         highest: int = NEWEST,
     ) -> Any:
         """Return the coordinator's answer without an error. Retry within the delivery timeout."""
 
-        def ask() -> Any:
+        def send_request() -> Any:
             node_id = self._client.find_coordinator(kind, self.transactional_id)
             answer = self._client.request(request, node_id, lowest=lowest, highest=highest)
             for code in collect_error_codes(answer):
@@ -237,9 +241,11 @@ class SinkTransaction:
             return answer
 
         try:
-            return self._client.retry(ask, self._settings.delivery_timeout_ms)
+            return self._client.retry(send_request, self._settings.delivery_timeout_ms)
         except ClientError as error:
-            raise self._make_failure(error.code, f"transactional id {self.transactional_id}: {what}: {error}") from None
+            raise self._make_failure(
+                error.code, f"transactional id {self.transactional_id}: {purpose}: {error}"
+            ) from None
 
     def _make_failure(self, code: int | None, message: str) -> WriteFailed:
         if code in FENCED or code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING):

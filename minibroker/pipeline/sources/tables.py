@@ -44,7 +44,7 @@ class SplitPartition(InputPartition):
 
 
 @functools.cache
-def freeze_present_objects() -> None:
+def freeze_existing_objects_for_gc() -> None:
     """Exclude the present objects, which are imported code, from the garbage collections of a Spark process.
 
     Spark collects after each task, and went through some 300,000 objects each time: a quarter of the CPU of a read.
@@ -62,7 +62,7 @@ def iterate_rows(source: LogSource, partition: InputPartition, request: ReadRequ
         yield from source.read_split(partition.value, request)
     finally:
         source.close()
-        freeze_present_objects()
+        freeze_existing_objects_for_gc()
 
 
 class BatchReader(DataSourceReader):

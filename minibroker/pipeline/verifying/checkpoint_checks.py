@@ -116,16 +116,16 @@ def _parse_checkpoint_number(word: str) -> int:
 
 
 def find_expected_topic_ids(
-    root: str, directories: Mapping[texts.TopicPartition, str], known: Mapping[str, bytes]
+    root: str, directories: Mapping[texts.TopicPartition, str], known_ids: Mapping[str, bytes]
 ) -> dict[str, bytes]:
-    """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
+    """Return the id of each topic: the `known_ids` one of the metadata log, else that of most partitions."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
         topic_id, _ = read_topic_id(f"{root}/{directory}/{texts.PARTITION_METADATA}")
         if topic_id is not None:
             found.setdefault(topic, Counter())[topic_id] += 1
     most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
-    return {**most, **known, METADATA_TOPIC: METADATA_TOPIC_ID}
+    return {**most, **known_ids, METADATA_TOPIC: METADATA_TOPIC_ID}
 
 
 def read_topic_id(path: str) -> tuple[bytes | None, str]:

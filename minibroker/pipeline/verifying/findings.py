@@ -157,9 +157,9 @@ def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by partition; in a partition possible causes come first, then by file and place."""
     ranks = {check: rank for rank, checks in enumerate(CAUSES_FIRST) for check in checks}
 
-    def make_sort_key(each: Finding) -> tuple[object, ...]:
-        rank = ranks[BY_CODE[each.kind].check]
-        return each.topic, each.partition, rank, each.file, each.kind, each.position, each.offset
+    def make_sort_key(finding: Finding) -> tuple[object, ...]:
+        rank = ranks[BY_CODE[finding.kind].check]
+        return finding.topic, finding.partition, rank, finding.file, finding.kind, finding.position, finding.offset
 
     return sorted(findings, key=make_sort_key)
 

@@ -83,10 +83,10 @@ class OffsetCheck:
             (is_gap & (not self.compacted), "gap", lambda i: f"the batch before it ends at {before_last[i]}"),
         )
         yield from iterate_problems_by_fault(block, rows, faults)
-        self._remember_first_and_last(block, rows, first, last, int(missing.sum()))
+        self._record_first_and_last_offset(block, rows, first, last, int(missing.sum()))
         yield from self._check_leader_epochs(block, rows, first, last)
 
-    def _remember_first_and_last(
+    def _record_first_and_last_offset(
         self, block: LogBlock, rows: Int64s, first: Int64s, last: Int64s, missing: int
     ) -> None:
         known = self.offsets

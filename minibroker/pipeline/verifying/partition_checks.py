@@ -52,12 +52,12 @@ def collect_findings(
     removed = [each.base_offset for each in summaries if isinstance(each, RemovedSegment)]
     if removed:
         found += _report_removed_segments(plan, removed)
-        plan = _select_segments_behind(plan, max(removed))
+        plan = _make_plan_of_segments_after(plan, max(removed))
         if not plan.bases:
             return found
     there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
     try:
-        fold = _PartitionFold(plan)
+        fold = _PartitionChecks(plan)
         for each in sorted(there, key=lambda summary: summary.base_offset):
             fold.add_segment_summary(each)
         fold.check_end_of_partition()
@@ -77,14 +77,14 @@ def _report_removed_segments(plan: PartitionPlan, bases: Sequence[int]) -> list[
     return list(findings)
 
 
-def _select_segments_behind(plan: PartitionPlan, base: int) -> PartitionPlan:
+def _make_plan_of_segments_after(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
     start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
     return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start}, begins_elsewhere=True)
 
 
-class _PartitionFold:
+class _PartitionChecks:
     """What is known of a partition up to a segment."""
 
     def __init__(self, plan: PartitionPlan) -> None:
@@ -129,7 +129,7 @@ class _PartitionFold:
                 detail = f"{name} has {offset}, the log ends at {end}"
                 self.findings.add_problem(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
         self._check_epoch_file(end)
-        self._check_side_files()
+        self._check_metadata_and_checkpoint_files()
         for image in self._plan.images:
             check_metadata_snapshot(self._plan, image, self.findings)
 
@@ -190,7 +190,7 @@ class _PartitionFold:
         if detail:
             self.findings.add_problem(file, Problem("log-start", -1, first, detail))
 
-    def _check_side_files(self) -> None:
+    def _check_metadata_and_checkpoint_files(self) -> None:
         plan = self._plan
         if PARTITION_METADATA in plan.names:
             self.findings.add_problems(
@@ -242,7 +242,7 @@ class _PartitionFold:
                 place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
             )
             self.findings.add_problems(index_name, wrong)
-        self._carry_open_transactions_over(summary)
+        self._keep_transactions_open_after_segment(summary)
 
     def _ends_no_transaction(self, marker: transaction_checks.TransactionMarker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
@@ -267,7 +267,7 @@ class _PartitionFold:
         ]
         return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
 
-    def _carry_open_transactions_over(self, summary: SegmentSummary) -> None:
+    def _keep_transactions_open_after_segment(self, summary: SegmentSummary) -> None:
         here = summary.transactions
         for producer_id, (opened, file) in list(self._open.items()):
             if producer_id in here.first_markers:

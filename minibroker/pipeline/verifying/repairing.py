@@ -66,7 +66,7 @@ def plan_repair(path: str, engine: Engine | None = None) -> list[RepairStep]:
         if key in unknown:
             steps.append(RepairStep(partition.directory, key, None, unknown[key]))
             continue
-        step = _plan_new_beginning(partition, key, found)
+        step = _plan_new_log_start(partition, key, found)
         steps += [step] if step is not None else []
     return steps
 
@@ -81,7 +81,7 @@ def _iterate_batch_findings(partition: PartitionPlan, findings: Sequence[Finding
             yield base, each
 
 
-def _plan_new_beginning(
+def _plan_new_log_start(
     partition: PartitionPlan, key: TopicPartition, findings: Sequence[Finding]
 ) -> RepairStep | None:
     """Return where a log begins in the copy, or None if it begins as before."""

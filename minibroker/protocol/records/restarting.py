@@ -38,13 +38,15 @@ def add_to_timestamps(chunks: Iterator[Bytes], kept_flags: bytes | bytearray, by
     """Return the records whose byte in `kept_flags` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def make_record_start_with_new_timestamp(
-        data: bytes, body: int, length: int, index: int
+        data: bytes, body_position: int, length: int, index: int
     ) -> tuple[bytes, int] | None:
         if not kept_flags[index]:
             return None
-        raw, rest = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)
-        start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(convert_from_zigzag(raw) + by_ms))
-        return encode_zigzag(length - (rest - body) + len(start)) + start, rest
+        raw, rest = read_zigzag_varint(data, body_position + 1, MAX_VARLONG_BYTES)
+        start = data[body_position : body_position + 1] + encode_zigzag(
+            wrap_to_64_bits(convert_from_zigzag(raw) + by_ms)
+        )
+        return encode_zigzag(length - (rest - body_position) + len(start)) + start, rest
 
     return rewrite_record_starts(ByteWindow(chunks), len(kept_flags), make_record_start_with_new_timestamp)
 
@@ -76,23 +78,25 @@ class HasAttributes(Exception):
     """A record has an attribute, which would be lost."""
 
 
-def _make_record_start_without_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_record_start_without_attributes(
+    data: bytes, body_position: int, length: int, index: int
+) -> tuple[bytes, int]:
     """Return a record's start without attributes, and where the rest begins."""
-    if data[body]:
+    if data[body_position]:
         raise HasAttributes
-    return encode_zigzag(length - 1), body + 1
+    return encode_zigzag(length - 1), body_position + 1
 
 
-def _make_record_start_with_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_record_start_with_attributes(data: bytes, body_position: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start with attributes, and where the rest begins."""
-    return encode_zigzag(length + 1) + b"\0", body
+    return encode_zigzag(length + 1) + b"\0", body_position
 
 
-def _make_record_start_with_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    _, at = read_zigzag_varint(data, body + 1, MAX_VARLONG_BYTES)
+def _make_record_start_with_offset_delta(data: bytes, body_position: int, length: int, index: int) -> tuple[bytes, int]:
+    _, at = read_zigzag_varint(data, body_position + 1, MAX_VARLONG_BYTES)
     _, rest = read_zigzag_varint(data, at, MAX_VARINT_BYTES)
-    start = data[body:at] + encode_zigzag(index)
-    return encode_zigzag(length - (rest - body) + len(start)) + start, rest
+    start = data[body_position:at] + encode_zigzag(index)
+    return encode_zigzag(length - (rest - body_position) + len(start)) + start, rest
 
 
 def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -> Iterator[Bytes]:
@@ -124,9 +128,9 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
         yield window.data
 
 
-def _is_record_start_in_window(window: ByteWindow, body: int) -> bool:
-    """Return whether the start of the record at `body` is at hand."""
-    left = len(window.data) - body
+def _is_record_start_in_window(window: ByteWindow, body_position: int) -> bool:
+    """Return whether the start of the record at `body_position` is at hand."""
+    left = len(window.data) - body_position
     return left >= _START_BYTES or (window.ended and left > 0)
 
 

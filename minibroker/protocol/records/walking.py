@@ -202,11 +202,11 @@ class BatchWalker:
             return BatchProblem.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
         return BatchProblem.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _make_skipped_range(self, position: int, wrong: BatchProblem, expected: str, found: str) -> SkippedBytes:
+    def _make_skipped_range(self, position: int, problem: BatchProblem, expected: str, found: str) -> SkippedBytes:
         resume = self._find_resume_position(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
-        return SkippedBytes(position, resume - position, wrong, expected, found)
+        return SkippedBytes(position, resume - position, problem, expected, found)
 
     def _find_resume_position(self, position: int) -> int:
         """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""

@@ -40,7 +40,7 @@ class RequestObserver(Protocol):
     async def answer_instead(self, request: Request) -> Answer | None:
         """Return an answer, or None to let the registry answer."""
 
-    def note_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
+    def record_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
         """Note the answer to a request."""
 
 
@@ -66,7 +66,7 @@ class RegistryApplication:
         began, request = perf_counter(), convert_request(http_request)
         answer = await self._answer_request(request)
         if self._observer is not None:
-            self._observer.note_answer(request, answer, (perf_counter() - began) * 1000)
+            self._observer.record_answer(request, answer, (perf_counter() - began) * 1000)
         return _encode_answer(request, answer)
 
     async def _answer_request(self, request: Request) -> Answer:

@@ -18,7 +18,7 @@ CHARACTERS_OF_A_STEP: Final = 16
 MANY: Final = 1_000_000_000  # what is more is not counted
 
 
-class TooMuch(Exception):
+class ComparisonTooLarge(Exception):
     """A comparison would take too long, or nobody waits for it any more; the message says which."""
 
 
@@ -30,7 +30,7 @@ class ComparingBudget:
         self._abandoned = False
 
     @property
-    def taken(self) -> int:
+    def spent_steps(self) -> int:
         """How many steps were taken."""
         return self._most - self.left
 
@@ -39,15 +39,17 @@ class ComparingBudget:
         self._abandoned = True
 
     def spend_steps(self, steps: int = 1) -> None:
-        """Take steps. Raises TooMuch."""
+        """Take steps. Raises ComparisonTooLarge."""
         self.left -= steps
         if self.left < 0:
-            raise TooMuch(f"The schemas are too large to be compared: that takes more than {self._most:,} steps")
+            raise ComparisonTooLarge(
+                f"The schemas are too large to be compared: that takes more than {self._most:,} steps"
+            )
         if self._abandoned:
-            raise TooMuch("Nobody waits for the comparison any more")
+            raise ComparisonTooLarge("Nobody waits for the comparison any more")
 
     def spend_steps_on_text(self, text: str) -> str:
-        """Return a text, which takes steps by its length. Raises TooMuch."""
+        """Return a text, which takes steps by its length. Raises ComparisonTooLarge."""
         self.spend_steps(len(text) // CHARACTERS_OF_A_STEP)
         return text
 
@@ -78,10 +80,10 @@ def _count_changes_in_part(part: Any, is_counted: Callable[[Any], bool]) -> int:
     return int(is_counted(part))
 
 
-def walk_changes(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:
+def iterate_changes_with_paths(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield changes in order, each with the steps to it; nothing of a part without any that count.
 
-    How deep parts are within each other has no bound. Raises TooMuch.
+    How deep parts are within each other has no bound. Raises ComparisonTooLarge.
     """
     path: list[str] = []
     waiting: list[tuple[Iterator[Any], bool]] = [(iter(parts), False)]

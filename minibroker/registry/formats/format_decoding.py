@@ -34,14 +34,14 @@ class FramedData(NamedTuple):
     after_id: bytes | None = None
 
 
-def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = False) -> FramedData | None:
+def read_schema_id(data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> FramedData | None:
     """Return the data of a record's key or value and its schema's id or GUID, or None if it says none.
 
     A header counts before what the data begins with, as for Confluent's deserializers.
     """
     if data is None:
         return None
-    header = KEY_HEADER if key else VALUE_HEADER
+    header = KEY_HEADER if is_key else VALUE_HEADER
     for name, value in headers:
         if name == header and value is not None:
             identifier = _split_off_schema_id(value)
@@ -51,12 +51,12 @@ def read_schema_id(data: bytes | None, headers: Headers = (), *, key: bool = Fal
     return None if identifier is None else FramedData(*identifier)
 
 
-def decode_framed_data(kind: str, schema: ParsedSchema, record: FramedData, seconds: float | None = None) -> Any:
-    """Return the value of a record's data as Python's own. Raises InvalidData, also if it takes longer than `seconds`.
+def decode_framed_data(kind: str, schema: ParsedSchema, record: FramedData, time_limit_s: float | None = None) -> Any:
+    """Return the value of a record's data as Python's own. Raises InvalidData, also beyond `time_limit_s`.
 
     `kind` is Confluent's name of the format: "AVRO", "JSON" or "PROTOBUF"; `schema` was parsed by that format.
     """
-    values = DecodingBudget(seconds)
+    values = DecodingBudget(time_limit_s)
     if kind == "JSON":
         return _decode_json(record.data, values)
     if kind == "AVRO":
@@ -75,11 +75,11 @@ def _split_off_schema_id(data: bytes) -> tuple[int | UUID, bytes] | None:
     return None
 
 
-def _decode_json(data: bytes, values: DecodingBudget) -> Any:
+def _decode_json(data: bytes, budget: DecodingBudget) -> Any:
     count = sum(map(data.count, BETWEEN_VALUES))
     if count > MAXIMUM_VALUES:  # it may be that many are in texts
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
-    values.count_values(count + 1)
+    budget.count_values(count + 1)
     try:
         if count <= MANY_VALUES:
             return json.loads(data)
@@ -89,19 +89,19 @@ def _decode_json(data: bytes, values: DecodingBudget) -> Any:
         raise InvalidData(f"the data is no JSON: {error}") from None
 
 
-def _decode_avro(schema: ParsedSchema, data: bytes, values: DecodingBudget) -> Any:
+def _decode_avro(schema: ParsedSchema, data: bytes, budget: DecodingBudget) -> Any:
     from minibroker.registry.formats.avro import AvroSchema
     from minibroker.registry.formats.avro.avro_reading import read_avro
 
     assert isinstance(schema, AvroSchema)
-    return read_avro(schema.type, data, values)
+    return read_avro(schema.type, data, budget)
 
 
-def _decode_protobuf(schema: ParsedSchema, record: FramedData, values: DecodingBudget) -> Any:
+def _decode_protobuf(schema: ParsedSchema, record: FramedData, budget: DecodingBudget) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
     from minibroker.registry.formats.protobuf.protobuf_decoding import read_message_indexes, read_protobuf
 
     assert isinstance(schema, ProtobufSchema)
     indexes, data = read_message_indexes(record.data if record.after_id is None else record.after_id)
-    return read_protobuf(schema, indexes, data if record.after_id is None else record.data, values)
+    return read_protobuf(schema, indexes, data if record.after_id is None else record.data, budget)

@@ -11,7 +11,7 @@ The modules `avro`, `json_schema` and `protobuf` each have these two functions:
 
         Return why `reader` cannot read what was written with `writer`, in Confluent's words; nothing if it can. Both
         are of the module's own format. In a text, the first "%s" stands for the reader ("new" or "old"), and the second
-        for the writer, as in Confluent's `Difference`; the registry replaces them. Raises TooMuch.
+        for the writer, as in Confluent's `Difference`; the registry replaces them. Raises ComparisonTooLarge.
 """
 
 from __future__ import annotations
@@ -71,4 +71,4 @@ class Format(Protocol):
         """Parse a schema. Raises InvalidSchema."""
 
     def list_incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
-        """Return why the reader cannot read what was written with the writer. Raises TooMuch."""
+        """Return why the reader cannot read what was written with the writer. Raises ComparisonTooLarge."""

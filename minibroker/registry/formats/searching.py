@@ -22,7 +22,7 @@ class PatternFinder:
         self._patterns: dict[str, Pattern | None] = {}
 
     def matches_part_of_name(self, pattern: str, name: str) -> bool:
-        """Return whether a pattern matches a part of a name. Raises TooMuch.
+        """Return whether a pattern matches a part of a name. Raises ComparisonTooLarge.
 
         Patterns are read as RE2's. One that is none, such as one that looks ahead, is never found. Characters that are
         not ASCII are matched by a dot, but by nothing else.

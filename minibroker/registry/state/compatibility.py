@@ -9,7 +9,7 @@ from typing import Any, Final
 from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.contracts import ContractPart, get_property, get_reserved_names
-from minibroker.registry.state.coroutine_slices import Left, LoopSlices
+from minibroker.registry.state.coroutine_slices import ClientLeft, LoopSlices
 from minibroker.registry.state.registry_configs import get_compatibility_level
 from minibroker.registry.state.registry_errors import Errors
 from minibroker.registry.state.schema_formats import SchemaFormats
@@ -35,18 +35,20 @@ async def find_incompatibilities(
     config: Mapping[str, Any],
     candidate: Candidate,
     earlier_versions: Sequence[StoredSchema],
-    wait_until_left: Left | None = None,
+    wait_until_client_left: ClientLeft | None = None,
 ) -> list[str]:
     """Return why a schema is not compatible with the earlier ones, which are given with the oldest first.
 
     Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed, if it takes too
-    long to compare two of them, or once `wait_until_left` returns: the client is gone.
+    long to compare two of them, or once `wait_until_client_left` returns: the client is gone.
     """
     level, validates = get_compatibility_level(config), config.get("validateFields") is True
     texts = _find_reserved_differences(candidate, earlier_versions) if validates else []
     others = _select_compatibility_group(config, candidate, earlier_versions)
     slices, lenient = LoopSlices(), config.get("compatibilityPolicy") == "LENIENT"
-    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, wait_until_left=wait_until_left)
+    compare = partial(
+        formats.list_incompatibilities, candidate.kind, lenient=lenient, wait_until_client_left=wait_until_client_left
+    )
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.yield_to_loop_if_slice_is_over()

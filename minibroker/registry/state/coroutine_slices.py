@@ -10,7 +10,7 @@ from typing import Final
 SLICE_SECONDS: Final = 0.002
 LARGE_BYTES: Final = 64 << 10  # JSON of this size takes about half a millisecond
 
-Left = Callable[[], Awaitable[None]]  # returns when the client is gone
+ClientLeft = Callable[[], Awaitable[None]]  # returns when the client is gone
 
 
 class LoopSlices:

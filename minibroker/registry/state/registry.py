@@ -22,7 +22,7 @@ from minibroker.registry.state.contracts import (
     merge_rules,
     set_version_in_metadata,
 )
-from minibroker.registry.state.coroutine_slices import Left, LoopSlices, yield_to_loop_after_large_text
+from minibroker.registry.state.coroutine_slices import ClientLeft, LoopSlices, yield_to_loop_after_large_text
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     get_context_prefix,
@@ -71,9 +71,9 @@ class Registry:
         """Return the current state, to be read before anything else is awaited. Raises RegistryError."""
         return await self._topic.read_state()
 
-    def read_state_now(self) -> SchemaState:
+    def read_state_synchronously(self) -> SchemaState:
         """Return the current state at once, for tests: others wait. Raises RegistryError."""
-        return self._topic.read_state_now()
+        return self._topic.read_state_synchronously()
 
     @property
     def cluster_id(self) -> str:
@@ -83,11 +83,11 @@ class Registry:
     # --- registering ----------------------------------------------------------------------------
 
     async def register_schema(
-        self, subject: str, new_schema: NewSchema, wait_until_left: Left | None = None
+        self, subject: str, new_schema: NewSchema, wait_until_client_left: ClientLeft | None = None
     ) -> StoredSchema:
         """Register a schema, unless the subject has it, and return it. Raises RegistryError.
 
-        Nothing is registered if `wait_until_left` returns while it is compared: its client is gone.
+        Nothing is registered if `wait_until_client_left` returns while it is compared: its client is gone.
         """
         async with self._writing:
             state = await self._topic.read_state_to_change()
@@ -98,9 +98,11 @@ class Registry:
                 known = None if schema is None else _find_registered_version(state, new_schema, schema)
                 if known is not None:
                     return known
-            return await self._register_schema(subject, new_schema, wait_until_left)
+            return await self._register_schema(subject, new_schema, wait_until_client_left)
 
-    async def _register_schema(self, subject: str, new_schema: NewSchema, wait_until_left: Left | None) -> StoredSchema:
+    async def _register_schema(
+        self, subject: str, new_schema: NewSchema, wait_until_client_left: ClientLeft | None
+    ) -> StoredSchema:
         state, asked, mark = await self._topic.read_state_to_change(), new_schema, self._topic.state_version
         config, mode = find_config(state, subject), find_mode(state, subject)
         _check_may_register(subject, mode, new_schema)
@@ -119,7 +121,9 @@ class Registry:
                 return known
         if mode not in IMPORTING:
             candidate = Candidate(new_schema.kind, parsed, schema.metadata)
-            reasons = await find_incompatibilities(self.formats, state, config, candidate, earlier, wait_until_left)
+            reasons = await find_incompatibilities(
+                self.formats, state, config, candidate, earlier, wait_until_client_left
+            )
             if reasons:
                 raise Errors.INCOMPATIBLE_SCHEMA.make_error(subject=subject, reasons=", ".join(reasons))
         if new_schema.version > 0 and new_schema.version != next_version and mode not in IMPORTING:
@@ -127,7 +131,7 @@ class Registry:
         await yield_to_loop_after_large_text(len(schema.text))
         state = await self._topic.read_state_to_change()
         if self._topic.state_version != mark:  # others write to the topic, too
-            return await self._register_schema(subject, asked, wait_until_left)
+            return await self._register_schema(subject, asked, wait_until_client_left)
         version = new_schema.version if new_schema.version > 0 else next_version
         _check_id_is_free(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
@@ -259,11 +263,11 @@ class Registry:
         subject: str,
         new_schema: NewSchema,
         earlier_versions: Sequence[StoredSchema],
-        wait_until_left: Left | None = None,
+        wait_until_client_left: ClientLeft | None = None,
     ) -> list[str]:
         """Return why a schema is not compatible with versions of a subject, by the subject's level.
 
-        Raises RegistryError, also if `wait_until_left` returns: the client is gone.
+        Raises RegistryError, also if `wait_until_client_left` returns: the client is gone.
         """
         if not new_schema.text.strip():
             raise Errors.NO_SCHEMA.make_error()
@@ -271,7 +275,9 @@ class Registry:
         config = find_config(state, subject)
         schema, parsed = await self._prepare_schema(state, subject, new_schema)
         candidate = Candidate(new_schema.kind, parsed, schema.metadata)
-        return await find_incompatibilities(self.formats, state, config, candidate, earlier_versions, wait_until_left)
+        return await find_incompatibilities(
+            self.formats, state, config, candidate, earlier_versions, wait_until_client_left
+        )
 
     # --- deleting -------------------------------------------------------------------------------
 

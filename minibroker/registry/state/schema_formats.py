@@ -9,9 +9,9 @@ from functools import partial
 from importlib import import_module
 from typing import Final, TypeVar, cast
 
-from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, ComparisonTooLarge
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
-from minibroker.registry.state.coroutine_slices import Left
+from minibroker.registry.state.coroutine_slices import ClientLeft
 from minibroker.registry.state.qualified_subjects import qualify_subject_within_context
 from minibroker.registry.state.registry_errors import Errors, describe_missing_reference
 from minibroker.registry.state.schema_records import StoredSchema, compute_guid
@@ -115,27 +115,29 @@ class SchemaFormats:
         writer: ParsedSchema,
         *,
         lenient: bool = False,
-        wait_until_left: Left | None = None,
+        wait_until_client_left: ClientLeft | None = None,
     ) -> list[str]:
         """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
 
         A thread compares them, one pair after the other: each part with each other part, even small ones may take
         long, and threads hold each other and the loop. Raises RegistryError if it takes too long, and once
-        `wait_until_left` returns.
+        `wait_until_client_left` returns.
         """
         budget, more = ComparingBudget(), {"lenient": True} if lenient and kind == "JSON" else {}
         compare = partial(_get_format(kind).list_incompatibilities, reader, writer, budget, **more)
-        async with self._comparing, _stop_budget_when_left(wait_until_left, budget):
+        async with self._comparing, _stop_budget_when_left(wait_until_client_left, budget):
             try:
                 return await asyncio.to_thread(compare)
-            except TooMuch as error:
+            except ComparisonTooLarge as error:
                 raise Errors.TOO_MUCH_COMPARING.make_error(reason=str(error)) from None
 
 
 @asynccontextmanager
-async def _stop_budget_when_left(wait_until_left: Left | None, budget: ComparingBudget) -> AsyncIterator[None]:
-    """Abandon a comparison when `wait_until_left` returns, or when it is cancelled: its thread would go on."""
-    leaving = None if wait_until_left is None else asyncio.ensure_future(wait_until_left())
+async def _stop_budget_when_left(
+    wait_until_client_left: ClientLeft | None, budget: ComparingBudget
+) -> AsyncIterator[None]:
+    """Abandon a comparison when `wait_until_client_left` returns, or when it is cancelled: its thread would go on."""
+    leaving = None if wait_until_client_left is None else asyncio.ensure_future(wait_until_client_left())
     if leaving is not None:
         leaving.add_done_callback(lambda _: budget.stop_at_next_step())
     try:

@@ -59,7 +59,7 @@ class SchemasTopic:
                     await slices.yield_to_loop_if_slice_is_over()
         return self.state
 
-    def read_state_now(self) -> SchemaState:
+    def read_state_synchronously(self) -> SchemaState:
         """Return the state as `read_state` does, without a turn for others. Raises RegistryError."""
         while not self._has_read_all_records():
             for _ in self._read_new_records():

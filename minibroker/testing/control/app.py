@@ -21,7 +21,7 @@ from minibroker.testing.control.http_errors import EVERYWHERE, GUARDED, make_sta
 from minibroker.testing.control.models import make_fault_schema
 from minibroker.testing.control.request_routes import ObservedServer, make_request_routes
 from minibroker.web.application import Application
-from minibroker.web.guard import Guard
+from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request, make_json_answer, make_text_answer
 from minibroker.web.openapi import describe_routes
 from minibroker.web.routes import Route, Routes
@@ -96,7 +96,7 @@ class ControlApplication(Application):
     """The application; its description has the token, which is optional unless the control needs one."""
 
     def __init__(self, title: str, description: str, routes: Iterable[Route], token: str | None) -> None:
-        super().__init__(routes, Guard(token), make_status_name_and_message)
+        super().__init__(routes, RequestGuard(token), make_status_name_and_message)
         self._info = {"title": title, "version": __version__, "description": description}
         self._needs_token = token is not None
         self.add_routes([Route("GET", "/openapi.json", self.answer_openapi, "describe", is_guarded=False, is_raw=True)])

@@ -44,27 +44,27 @@ class Shown(Struct, kw_only=True):
     """The base of what is shown of objects of the test kit."""
 
     @classmethod
-    def of(cls, seen: Any, **others: Any) -> Self:
+    def make_from(cls, original: Any, **extra_fields: Any) -> Self:
         """Return what is shown of an object: its fields of the same names, and others."""
-        names = [name for name in cls.__struct_fields__ if name not in others]
-        return cls(**{name: _convert_to_json_types(getattr(seen, name)) for name in names}, **others)
+        names = [name for name in cls.__struct_fields__ if name not in extra_fields]
+        return cls(**{name: _convert_to_json_types(getattr(original, name)) for name in names}, **extra_fields)
 
 
 class ShownRecord(Shown):
     """The base of records. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
 
     @classmethod
-    def of(cls, seen: Any, **others: Any) -> Self:
+    def make_from(cls, original: Any, **extra_fields: Any) -> Self:
         """Return a record with its bytes as texts."""
-        key, value = _decode_text(seen.key), _decode_text(seen.value)
-        headers = [(name, _decode_text(content)) for name, content in seen.headers]
-        exact = {"key_hex": _encode_hex(seen.key), "value_hex": _encode_hex(seen.value)}
-        return super().of(seen, key=key, value=value, headers=headers, **exact)
+        key, value = _decode_text(original.key), _decode_text(original.value)
+        headers = [(name, _decode_text(content)) for name, content in original.headers]
+        exact = {"key_hex": _encode_hex(original.key), "value_hex": _encode_hex(original.value)}
+        return super().make_from(original, key=key, value=value, headers=headers, **exact)
 
 
-def make_shown_type(name: str, shown_class: Any, base: type = Shown, **others: Any) -> Any:
+def make_shown_type(name: str, shown_class: Any, base: type = Shown, **extra_fields: Any) -> Any:
     """Return the type of what is shown of a type: its fields, and others."""
-    kinds = get_type_hints(shown_class) | others
+    kinds = get_type_hints(shown_class) | extra_fields
     said = {"__doc__": shown_class.__doc__}
     return defstruct(name, list(kinds.items()), bases=(base,), namespace=said, kw_only=True)
 
@@ -139,7 +139,7 @@ class SeenRequest(Shown):
 
 def show_request(exchange: Exchange, raw: bool = False) -> SeenRequest:
     """Return a request of the journal."""
-    return SeenRequest.of(exchange, node=exchange.node_id, raw=exchange.as_json() if raw else None)
+    return SeenRequest.make_from(exchange, node=exchange.node_id, raw=exchange.as_json() if raw else None)
 
 
 class FaultState(Shown):
@@ -151,9 +151,9 @@ class FaultState(Shown):
     hits: int
 
     @classmethod
-    def of(cls, seen: Any, **others: Any) -> Self:
+    def make_from(cls, original: Any, **extra_fields: Any) -> Self:
         """Return a fault with its rule in words."""
-        return super().of(seen, rule=str(seen.rule))
+        return super().make_from(original, rule=str(original.rule))
 
 
 def _convert_to_json_types(value: Any) -> Any:

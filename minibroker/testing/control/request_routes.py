@@ -32,7 +32,7 @@ class ObservedServer(InterceptedHost, Protocol):
         """Return its faults."""
 
     def await_for_requests(
-        self, api: str | None, count: int, timeout: Duration, **which: Unpack[ExchangeConditions]
+        self, api: str | None, count: int, timeout: Duration, **conditions: Unpack[ExchangeConditions]
     ) -> Coroutine[Any, Any, list[Exchange]]:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
 
@@ -52,10 +52,10 @@ def add_journal_routes(server: ObservedServer, routes: Routes) -> None:
 
     @routes.get("/requests", without=("where",))
     def list_requests(
-        api: str | None = None, raw: bool = False, **which: Unpack[ExchangeConditions]
+        api: str | None = None, raw: bool = False, **conditions: Unpack[ExchangeConditions]
     ) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
-        return [show_request(exchange, raw) for exchange in server.journal.requests(api, **which)]
+        return [show_request(exchange, raw) for exchange in server.journal.requests(api, **conditions)]
 
     @routes.get("/journal")
     def get_journal() -> JournalState:
@@ -76,10 +76,13 @@ def add_journal_routes(server: ObservedServer, routes: Routes) -> None:
 
     @routes.post("/requests/wait", body="RequestWait", is_wanted=True, without=("where",), errors=WAITED)
     async def wait_for_requests(
-        api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[ExchangeConditions]
+        api: str | None = None,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        **conditions: Unpack[ExchangeConditions],
     ) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
-        return list(map(show_request, await server.await_for_requests(api, count, timeout, **which)))
+        return list(map(show_request, await server.await_for_requests(api, count, timeout, **conditions)))
 
 
 def add_fault_routes(server: ObservedServer, routes: Routes) -> None:

@@ -107,7 +107,7 @@ def add_security_routes(broker: Broker, routes: Routes) -> None:
             return SecurityState(None)
         security = broker.security
         authority = None if security.authority is None else security.authority.certificate
-        issuer = None if security.issuer is None else IssuerState.of(security.issuer)
+        issuer = None if security.issuer is None else IssuerState.make_from(security.issuer)
         return SecurityState(security.protocol, sorted(security.passwords), authority, issuer)
 
     @routes.post("/security", body="NewSecurity")

@@ -95,7 +95,7 @@ class BrokerDirectories:
 
     def create_directory(self) -> None:
         """Create the temporary directory, which holds the snapshots too."""
-        _begin_removal_of_abandoned()
+        _start_removing_abandoned_directories()
         self._temporary = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = lock_file(str(self._temporary / OWNER))
         # It is called at exit at the latest.
@@ -157,7 +157,7 @@ class BrokerDirectories:
 
 
 @functools.cache
-def _begin_removal_of_abandoned() -> None:
+def _start_removing_abandoned_directories() -> None:
     """Remove what killed processes left, in a thread, once in a process."""
     threading.Thread(target=remove_abandoned_directories, name="removal-of-abandoned", daemon=True).start()
 

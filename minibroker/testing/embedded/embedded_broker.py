@@ -111,8 +111,8 @@ class EmbeddedBroker(ServedObject):
         self.first_cluster_id: str | None = None  # which a new directory gets
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.measured: Measurements | None = None
-        self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
-        self.witnesses: Final[list[Callable[[str, str], None]]] = []  # called on the loop with what a test does
+        self.reset_callbacks: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
+        self.event_listeners: Final[list[Callable[[str, str], None]]] = []  # called on the loop with what a test does
         self._explorer = ServedExplorer() if explorer else None
         self._ports: Ports | None = None
         self._registry = self._make_registry(registry) if registry else None
@@ -140,7 +140,7 @@ class EmbeddedBroker(ServedObject):
         ports, self._ports = self._ports, None
         if self.is_running:
             self.kill()
-        if self._loop is not None and not self._loop.is_elsewhere:
+        if self._loop is not None and not self._loop.is_in_other_process:
             if self._explorer is not None:
                 self._loop.run_on_loop(self._explorer.stop())
             self._end_loop(in_thread=True)
@@ -151,7 +151,7 @@ class EmbeddedBroker(ServedObject):
         """Stop cleanly, if the broker is up, and start again with the same ports and data. Raises StartError."""
         await self._close_broker()
         await self._serve_cluster()
-        self.tell_witnesses("life", "restart")
+        self.notify_event_listeners("life", "restart")
 
     arestart = make_coroutine_of_blocking_verb(restart)
 
@@ -182,7 +182,7 @@ class EmbeddedBroker(ServedObject):
     def kill(self) -> None:
         """Crash: connections are cut, nothing more is written, ports refuse connections until `restart`."""
         running, self._running = self.running, None
-        self.tell_witnesses("life", "kill")
+        self.notify_event_listeners("life", "kill")
         if self._registry is not None:
             self._registry.abort()
         running.stop_as_if_killed()
@@ -197,9 +197,9 @@ class EmbeddedBroker(ServedObject):
         """Add an interceptor before all others except the metrics, which count every request."""
         self.interceptors.insert(0 if self.measured is None else 1, interceptor)
 
-    def tell_witnesses(self, kind: str, text: str) -> None:
+    def notify_event_listeners(self, kind: str, text: str) -> None:
         """Tell those who watch the broker what a test does to it. Call it on the loop."""
-        for witness in self.witnesses if self._clock is not None else ():
+        for witness in self.event_listeners if self._clock is not None else ():
             witness(kind, text)
 
     # --- its state --------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class EmbeddedBroker(ServedObject):
         settings = self._make_settings()
         if self._ports is None:
             self._ports = Ports(settings, self.nodes)
-        bound = self._ports.listen(settings)
+        bound = self._ports.bind_listeners(settings)
         try:
             self._running = BrokerLifecycle(settings, bound, self._make_dependencies())
             await self._running.serve(self.measured)
@@ -401,16 +401,16 @@ class EmbeddedBroker(ServedObject):
             else:
                 self._directories.restore_snapshot(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
-            returning = {node_id: self.ports.listen_for_node(node_id, settings) for node_id in away}
+            returning = {node_id: self.ports.bind_listeners_of_node(node_id, settings) for node_id in away}
             running.continue_with_new_cluster(
                 settings, self._make_dependencies(), cluster_id=cluster_id, returning_nodes=returning
             )
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()
-            for callback in self.when_reset:
+            for callback in self.reset_callbacks:
                 callback()
-            self.tell_witnesses("life", "reset" if snapshot is None else "restore a snapshot")
+            self.notify_event_listeners("life", "reset" if snapshot is None else "restore a snapshot")
         except BaseException:
             self.kill()
             raise

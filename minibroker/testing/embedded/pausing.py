@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LeaderAndEpoch = tuple[int, int]
 
 
-async def wait_until_released(held_requests: list[Promise[None]]) -> None:
+async def wait_until_request_released(held_requests: list[Promise[None]]) -> None:
     """Wait among the `held_requests` until they are released."""
     released: Promise[None] = Promise()
     held_requests.append(released)
@@ -34,7 +34,7 @@ class PausedNodes(Interceptor):
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._held: dict[int, list[Promise[None]]] = {}  # the requests of each paused node
-        broker.when_reset.append(self.resume_all)
+        broker.reset_callbacks.append(self.resume_all)
 
     def pause(self, node_id: int) -> None:
         """Hold all requests and answers of the node from now on."""
@@ -59,7 +59,7 @@ class PausedNodes(Interceptor):
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
         held = self._held.get(call.context.node.node_id)
-        return None if held is None else wait_until_released(held)
+        return None if held is None else wait_until_request_released(held)
 
 
 class StaleNodes(Interceptor):
@@ -68,7 +68,7 @@ class StaleNodes(Interceptor):
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._known: dict[int, dict[tuple[str, int], LeaderAndEpoch]] = {}
-        broker.when_reset.append(self.refresh_all)
+        broker.reset_callbacks.append(self.refresh_all)
 
     def make_stale(self, node_id: int, cluster: Cluster) -> None:
         """Remember the current leaders for this node."""

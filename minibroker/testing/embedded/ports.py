@@ -45,7 +45,7 @@ class Ports:
             others = shift_listeners_to_node(wanted, node_id - first)
             self.listeners[node_id] = [other._replace(port=each.port) for other, each in zip(others, held, strict=True)]
 
-    def listen(self, settings: Settings) -> BoundByNode:
+    def bind_listeners(self, settings: Settings) -> BoundByNode:
         """Listen on all addresses. Connections wait until they are accepted. Raises StartError."""
         bound: BoundByNode = {}
         try:
@@ -58,7 +58,7 @@ class Ports:
             raise
         return bound
 
-    def listen_for_node(self, node_id: int, settings: Settings) -> list[BoundListener]:
+    def bind_listeners_of_node(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
         return [bind_listener(listener, settings, reserved=True) for listener in self.listeners[node_id]]
 

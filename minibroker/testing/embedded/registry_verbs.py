@@ -38,14 +38,14 @@ class RegistryHost(Protocol):
     """The broker that has the registry."""
 
     @property
-    def when_reset(self) -> list[Callable[[], None]]:
+    def reset_callbacks(self) -> list[Callable[[], None]]:
         """Return what is called after a reset."""
 
     @property
     def journal(self) -> Journal:
         """Return the requests of Kafka clients."""
 
-    def tell_witnesses(self, kind: str, text: str) -> None:
+    def notify_event_listeners(self, kind: str, text: str) -> None:
         """Tell those who watch the broker what happens. Call it on the loop."""
 
     @property
@@ -126,7 +126,7 @@ class RegistryFault:
 
 
 @hide_names(
-    *("answer_instead", "note_answer", "start", "stop", "abort", "close", "loop", "decode_records"),
+    *("answer_instead", "record_answer", "start", "stop", "abort", "close", "loop", "decode_records"),
     *("read_schema_source", "read_state", "get_or_make_running_registry"),
 )
 class RegistryVerbs:
@@ -145,7 +145,7 @@ class RegistryVerbs:
         self._decoder: tuple[SchemaState, Decoder] | None = None
         self._forbidden = False
         self._attempts: list[str] = []
-        broker.when_reset.append(self._forget_requests_and_faults)
+        broker.reset_callbacks.append(self._forget_requests_and_faults)
 
     @property
     def loop(self) -> BrokerLoop:
@@ -290,14 +290,14 @@ class RegistryVerbs:
         await asyncio.sleep(fault.delay_ms / 1000)
         return fault.answer
 
-    def note_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
+    def record_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
         """Keep a request, and mark it in the broker's journal."""
         body = request.body[:BODY_CHARACTERS_MAX].decode(errors="replace")
         said = answer.data[:BODY_CHARACTERS_MAX].decode(errors="replace")
         seen = self._broker.journal.seen
         kept = RegistryRequest(request.method, request.path, body, answer.status, said, duration_ms, request.user, seen)
         self._requests.append(kept)
-        self._broker.tell_witnesses("registry", str(kept))
+        self._broker.notify_event_listeners("registry", str(kept))
 
     async def start(self) -> None:
         """Serve beside the broker, which runs. Raises StartError."""
@@ -333,7 +333,7 @@ class RegistryVerbs:
         """Decode records. Raises ValueError for a value that cannot be decoded."""
         from minibroker.registry.decoding import Decoder, DecodingError, StateSource
 
-        state = self._running_registry.registry.read_state_now()
+        state = self._running_registry.registry.read_state_synchronously()
         if self._decoder is None or self._decoder[0] is not state:
             self._decoder = state, Decoder(StateSource(state))
         decoder = self._decoder[1]

@@ -73,7 +73,7 @@ class QuirkChange:
         """Change the answer."""
 
 
-class MadeOnDemand(QuirkChange):
+class AutoCreatedTopicUnavailable(QuirkChange):
     """The answer to the request that creates a topic has LEADER_NOT_AVAILABLE."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -88,7 +88,7 @@ class MadeOnDemand(QuirkChange):
                 topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
-class CoordinatorMadeOnDemand(QuirkChange):
+class AutoCreatedCoordinatorUnavailable(QuirkChange):
     """The first FindCoordinator creates the topic of the coordinator's state, and fails."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -106,7 +106,7 @@ class CoordinatorMadeOnDemand(QuirkChange):
                 answer.host = ""
 
 
-class NoDefaultsOfTopics(QuirkChange):
+class NoTopicDefaults(QuirkChange):
     """CreateTopics needs a count of partitions and of replicas: -1 is refused as 0 is."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -150,7 +150,7 @@ class NoOffsetsInZooKeeper(QuirkChange):
         return response
 
 
-class NoGenerations(QuirkChange):
+class NoGenerationCheckOfCommits(QuirkChange):
     """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -218,7 +218,7 @@ class NoTaskOffsets(QuirkChange):
         response.task_offset_interval_ms = 0
 
 
-class BoundsByName(QuirkChange):
+class GroupConfigErrorsNameBounds(QuirkChange):
     """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -263,11 +263,11 @@ class Quirk(NamedTuple):
 
 QUIRKS: Final = (
     # The answer while the topic goes to ZooKeeper; with KRaft, AutoTopicCreationManager answers as minibroker does.
-    Quirk("0.8.2", FIRST_WITH_KRAFT, (ApiKey.METADATA,), MadeOnDemand),
+    Quirk("0.8.2", FIRST_WITH_KRAFT, (ApiKey.METADATA,), AutoCreatedTopicUnavailable),
     # KafkaApis, where it finds a coordinator.
-    Quirk("0.8.2", None, (ApiKey.FIND_COORDINATOR,), CoordinatorMadeOnDemand),
+    Quirk("0.8.2", None, (ApiKey.FIND_COORDINATOR,), AutoCreatedCoordinatorUnavailable),
     # KIP-464: the broker's defaults apply in all versions of CreateTopics.
-    Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoDefaultsOfTopics),
+    Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoTopicDefaults),
     # KIP-724: 4.0 removed the message formats before 2, and their settings.
     Quirk("0.11", "4.0", (ApiKey.DESCRIBE_CONFIGS,), OlderTopicSettings),
     # The definitions of settings in both releases.
@@ -275,13 +275,13 @@ QUIRKS: Final = (
     # KafkaApis of 3.x: requireZkOrThrow; 4.0 removed the version (KIP-896).
     Quirk("3.3", "4.0", (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), NoOffsetsInZooKeeper),
     # OffsetManager of 0.8.2; group coordinators came with 0.9.
-    Quirk("0.8.2", "0.9", (ApiKey.OFFSET_COMMIT,), NoGenerations),
+    Quirk("0.8.2", "0.9", (ApiKey.OFFSET_COMMIT,), NoGenerationCheckOfCommits),
     # KIP-360; checkSequence in ProducerStateManager of 0.11 to 2.4.
     Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
     # KIP-110; 4.0 removed the check with the conversion of records for old clients (KIP-724).
     Quirk("2.1", "4.0", (ApiKey.FETCH,), NoZstdForOldFetches),
     # GroupConfig.validateValues in both releases.
-    Quirk("4.0", "4.4", (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS), BoundsByName),
+    Quirk("4.0", "4.4", (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS), GroupConfigErrorsNameBounds),
     # GroupMetadataManager in both releases; Kafka Streams 4.4 is the first that says it (KIP-1071).
     Quirk("4.2", "4.4", (ApiKey.STREAMS_GROUP_HEARTBEAT,), NoTaskOffsets),
 )

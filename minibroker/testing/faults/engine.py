@@ -34,7 +34,7 @@ from minibroker.testing.faults.error_answers import (
     set_errors,
     set_throttle,
 )
-from minibroker.testing.faults.fault_matching import RequestForFaults, make_name_finder, matches_login
+from minibroker.testing.faults.fault_matching import RequestForFaults, make_topic_name_getter, matches_login
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
 from minibroker.testing.loops import BrokerLoop, blocking, make_coroutine_of_blocking_verb, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
@@ -143,7 +143,7 @@ def _apply_signature_of(
     return call_with_signature
 
 
-@hide_names("broker", "watch", "count_held", "has_struck", *vars(Interceptor))
+@hide_names("broker", "watch", "count_held", "has_fault_struck_call", *vars(Interceptor))
 class Faults(Interceptor):
     """The faults of a broker."""
 
@@ -158,7 +158,7 @@ class Faults(Interceptor):
         self._put_back: dict[Call, list[Callable[[], None]]] = {}
         self._logins: dict[object, list[Fault]] = {}  # whose answer has not been made
         self._held: dict[Fault, set[Call]] = {}  # that get no answer
-        broker.when_reset.append(self._clear_faults)
+        broker.reset_callbacks.append(self._clear_faults)
 
     # --- for tests --------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Faults(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def has_struck(self, call: Call) -> bool:
+    def has_fault_struck_call(self, call: Call) -> bool:
         """Return whether a fault has struck a request that is not answered yet, and may have changed it."""
         return call in self._struck
 
@@ -215,12 +215,12 @@ class Faults(Interceptor):
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
             interceptors.insert(1 + max(before, default=-1), self)
         self._faults.append(fault)
-        self.broker.tell_witnesses("fault", f"add fault {fault.number}: {fault.rule}")
+        self.broker.notify_event_listeners("fault", f"add fault {fault.number}: {fault.rule}")
 
     def _remove_fault(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
-            self.broker.tell_witnesses("fault", f"remove fault {fault.number}")
+            self.broker.notify_event_listeners("fault", f"remove fault {fault.number}")
             if not self._faults:
                 self.broker.interceptors.remove(self)
             for call in list(self._held.pop(fault, ())):
@@ -300,7 +300,7 @@ class Faults(Interceptor):
             self._put_back.setdefault(call, []).append(remove_partitions_from_share_request(call, rule))
             self._errors.setdefault(call, []).append((rule, answer))
             return None
-        if rule.level == "top" or not remove_partitions_from_request(call.request, rule, make_name_finder(call)):
+        if rule.level == "top" or not remove_partitions_from_request(call.request, rule, make_topic_name_getter(call)):
             return answer
         self._errors.setdefault(call, []).append((rule, answer))
         return None
@@ -327,7 +327,7 @@ class Faults(Interceptor):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
             else:
-                add_errors_of_rule(response, errors, rule, make_name_finder(call))
+                add_errors_of_rule(response, errors, rule, make_topic_name_getter(call))
         for fault in self._struck.get(call, ()):
             rule = fault.rule
             if rule.code is not None and rule.when == "after":

@@ -22,10 +22,10 @@ from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, set_checksum
 from minibroker.protocol.records.formats import iterate_batches_in_any_format
 from minibroker.testing.faults.fault_matching import (
-    applies_to_place,
+    applies_to_error_place,
     find_share_session,
     list_session_partitions,
-    make_name_finder,
+    make_topic_name_getter,
 )
 from minibroker.testing.faults.rules import Corruption, FaultError, Rule
 from minibroker.testing.seen.error_places import (
@@ -36,7 +36,7 @@ from minibroker.testing.seen.error_places import (
     make_error_answer,
 )
 from minibroker.testing.seen.subjects import (
-    NameOf,
+    GetTopicName,
     find_partition_index,
     find_topic_name,
     iterate_items_of_value,
@@ -123,10 +123,10 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     assert rule.code is not None
     if call.api_key in FETCHES and rule.level != "top":
         _add_session_partitions_with_errors(call, rule, response)
-    places = list(iterate_error_places(response, make_name_finder(call)))
+    places = list(iterate_error_places(response, make_topic_name_getter(call)))
     level = rule.level or choose_default_level(places)
     for place in places:
-        if place.level == level and applies_to_place(rule, place):
+        if place.level == level and applies_to_error_place(rule, place):
             place.set_code(rule.code)
     if not any(place.level == level for place in places) and level == "top":
         raise FaultError(f"{type(response).__name__} has no error code at the top")
@@ -135,10 +135,10 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
 def _add_session_partitions_with_errors(call: Call, rule: Rule, response: Any) -> None:
     """Add the partitions that get errors to the answer of an incremental fetch, which has only those with news."""
     ids = call.context.cluster.image.topics
-    named = {(place.topic, place.partition) for place in iterate_error_places(response, make_name_finder(call))}
+    named = {(place.topic, place.partition) for place in iterate_error_places(response, make_topic_name_getter(call))}
     for topic, partition in list_session_partitions(call):
         meant = ErrorPlace("partition", topic, partition, None, "")
-        if (topic, partition) in named or topic not in ids or not applies_to_place(rule, meant):
+        if (topic, partition) in named or topic not in ids or not applies_to_error_place(rule, meant):
             continue
         response.responses.append(_make_answer_without_records(response, topic, ids[topic].topic_id, partition))
 
@@ -167,12 +167,12 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     """Damage the first batch of each partition to which the rule applies."""
 
     assert rule.corrupt is not None
-    name_of = make_name_finder(call)
+    name_of = make_topic_name_getter(call)
     for topic in getattr(response, "responses", ()):
         name = find_topic_name(topic, name_of)
         for partition in topic.partitions:
             place = ErrorPlace("partition", name, partition.partition_index, partition, "error_code")
-            data = _read_record_bytes(partition.records) if applies_to_place(rule, place) else b""
+            data = _read_record_bytes(partition.records) if applies_to_error_place(rule, place) else b""
             if data:
                 partition.records = corrupt_first_batch(data, rule.corrupt)
 
@@ -184,7 +184,7 @@ def _read_record_bytes(records: Any) -> bytes:
     return bytes(records.read()) if hasattr(records, "read") else bytes(records)
 
 
-def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: NameOf) -> bool:
+def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: GetTopicName) -> bool:
     """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
 
     A rule without topic and partition is about the whole request.
@@ -203,11 +203,11 @@ def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: Nam
     return left and taken
 
 
-def _has_topic_of_rule(topics: list[Any], rule: Rule, get_topic_name: NameOf) -> bool:
+def _has_topic_of_rule(topics: list[Any], rule: Rule, get_topic_name: GetTopicName) -> bool:
     return any(rule.topic in (None, find_topic_name(topic, get_topic_name)) for topic in topics)
 
 
-def _remove_matching_partitions(topic: Any, rule: Rule, get_topic_name: NameOf) -> bool:
+def _remove_matching_partitions(topic: Any, rule: Rule, get_topic_name: GetTopicName) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
     if rule.topic is not None and find_topic_name(topic, get_topic_name) != rule.topic:
         return True
@@ -234,10 +234,10 @@ def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[],
     from minibroker.broker.share.share_partitions import FIRST_EPOCH
 
     request: Any = call.request
-    name_of = make_name_finder(call)
+    name_of = make_topic_name_getter(call)
 
     def is_partition_of_rule(topic_id: bytes, index: int) -> bool:
-        return applies_to_place(rule, ErrorPlace("partition", name_of(topic_id), index, None, ""))
+        return applies_to_error_place(rule, ErrorPlace("partition", name_of(topic_id), index, None, ""))
 
     named = [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
     for topic in request.topics:
@@ -261,7 +261,7 @@ def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[],
     return restore_partitions
 
 
-def add_errors_of_rule(response: Message, errors: Message, rule: Rule, get_topic_name: NameOf) -> None:
+def add_errors_of_rule(response: Message, errors: Message, rule: Rule, get_topic_name: GetTopicName) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
     for name, about_topics in list_fields_with_error_places(errors.__class__):
         if about_topics:
@@ -269,7 +269,7 @@ def add_errors_of_rule(response: Message, errors: Message, rule: Rule, get_topic
                 _add_topic_error(getattr(response, name), topic, rule, get_topic_name)
 
 
-def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, get_topic_name: NameOf) -> None:
+def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, get_topic_name: GetTopicName) -> None:
     named = find_topic_name(topic, get_topic_name)
     if rule.topic is not None and named != rule.topic:
         return

@@ -13,21 +13,21 @@ from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.testing.faults.rules import Rule
 from minibroker.testing.seen.error_places import ErrorPlace, find_levels_with_errors
 from minibroker.testing.seen.journal import get_mechanism
-from minibroker.testing.seen.subjects import NamedSubjects, NameOf, find_subjects
+from minibroker.testing.seen.subjects import GetTopicName, NamedSubjects, find_subjects
 
 if TYPE_CHECKING:
     from minibroker.broker.share.share_partitions import ShareSession
 
 
-def make_name_finder(call: Call) -> NameOf:
+def make_topic_name_getter(call: Call) -> GetTopicName:
     """Return a function that gives the broker's name of a topic id, or None."""
     topics = call.context.cluster.image.topics_by_id
 
-    def name_of(topic_id: bytes) -> str | None:
+    def get_topic_name(topic_id: bytes) -> str | None:
         topic = topics.get(topic_id)
         return None if topic is None else topic.name
 
-    return name_of
+    return get_topic_name
 
 
 class RequestForFaults:
@@ -39,7 +39,7 @@ class RequestForFaults:
     @cached_property
     def subjects(self) -> NamedSubjects:
         """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
-        found = find_subjects(self.call.request, make_name_finder(self.call))
+        found = find_subjects(self.call.request, make_topic_name_getter(self.call))
         for topic, partition in list_session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)
         return found
@@ -87,7 +87,7 @@ def matches_login(rule: Rule, login: Login) -> bool:
 
 def list_session_partitions(call: Call) -> list[tuple[str, int]]:
     """Return the partitions of the client's session, if the request is a Fetch or ShareFetch within one (KIP-227)."""
-    name_of = make_name_finder(call)
+    name_of = make_topic_name_getter(call)
     named = (
         (name_of(topic) if isinstance(topic, bytes) else topic, index)
         for topic, index in _iterate_session_partitions(call)
@@ -115,7 +115,7 @@ def find_share_session(call: Call) -> ShareSession | None:
     return call.context.cluster.shares.sessions.get(key)
 
 
-def applies_to_place(rule: Rule, error_place: ErrorPlace) -> bool:
+def applies_to_error_place(rule: Rule, error_place: ErrorPlace) -> bool:
     """Return whether the rule applies to this place in an answer."""
     if rule.topic is not None and error_place.level != "top" and error_place.topic != rule.topic:
         return False

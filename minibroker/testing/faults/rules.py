@@ -141,7 +141,7 @@ class Rule:
         for word, (kinds, (_, _, minimum, maximum)) in WORDS.items():
             value = getattr(self, word)
             if value is not None:
-                _check_type_of_word(word, value, kinds)
+                _check_type_of_field(word, value, kinds)
                 if isinstance(value, int | float) and not minimum <= value <= maximum:
                     limits = f"at least {minimum}" if maximum == math.inf else f"between {minimum} and {maximum}"
                     raise FaultError(f"{word} is {limits}, and cannot be {value}")
@@ -201,30 +201,30 @@ class Rule:
         """Return the name, or else the words that were given."""
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
         return self.name or ", ".join(
-            f"{word} {_format_word(word, value)}" for word, value in given if value is not None
+            f"{word} {_format_field(word, value)}" for word, value in given if value is not None
         )
 
 
-def _parse_word_annotation(hint: Any) -> tuple[tuple[Any, ...], FaultArgument]:
+def _parse_field_annotation(hint: Any) -> tuple[tuple[Any, ...], FaultArgument]:
     kinds, word = get_args(hint)
     return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 
 
-WORDS: Final = {word: _parse_word_annotation(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
+WORDS: Final = {word: _parse_field_annotation(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
 """The types of each word, without None, and its `FaultArgument`."""
 
 
-def parse_rule(words: Any, *, in_python: bool = False) -> Rule:
+def parse_rule(fields: Any, *, in_python: bool = False) -> Rule:
     """Return the rule of a mapping, which has neither `where` nor None unless it is from Python. Raises FaultError."""
-    if not isinstance(words, dict):
-        raise FaultError(f"a fault is a mapping of its words, not {words!r}")
+    if not isinstance(fields, dict):
+        raise FaultError(f"a fault is a mapping of its words, not {fields!r}")
     known = set(WORDS) if in_python else set(WORDS) - {"where"}
-    for word, value in words.items():
+    for word, value in fields.items():
         if word not in known:
             raise FaultError(f"a fault has no {word!r}; it has {', '.join(sorted(known))}")
         if value is None and not in_python:
             raise FaultError(f"{word} cannot be null")
-    return Rule(**words)
+    return Rule(**fields)
 
 
 def load_rules(path: Path) -> list[Rule]:
@@ -244,11 +244,11 @@ def load_rules(path: Path) -> list[Rule]:
     return rules
 
 
-def _check_type_of_word(word: str, value: object, kinds: tuple[Any, ...]) -> None:
+def _check_type_of_field(name: str, value: object, kinds: tuple[Any, ...]) -> None:
     """Raise FaultError for a value of another type than declared."""
     if not any(_is_of_type(value, kind) for kind in kinds):
         choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-        expected = f"{word} is one of {', '.join(choices)}, and" if choices else word
+        expected = f"{name} is one of {', '.join(choices)}, and" if choices else name
         raise FaultError(f"{expected} cannot be {value!r}")
 
 
@@ -308,16 +308,16 @@ def _check_authentication(rule: Rule) -> None:
         raise FaultError("authentication wrong-mechanism has no delay")
 
 
-def _parse_milliseconds(word: str, duration: Duration | None) -> float:
+def _parse_milliseconds(field: str, duration: Duration | None) -> float:
     try:
         return 0.0 if duration is None else parse_milliseconds(add_unit_to_duration(duration))
     except ValueError as error:
-        raise FaultError(f"{word}: {error}") from None
+        raise FaultError(f"{field}: {error}") from None
 
 
-def _format_word(word: str, value: Any) -> str:
+def _format_field(name: str, value: Any) -> str:
     if callable(value):
         return "given"
-    if isinstance(value, int | float) and timedelta in WORDS[word][0]:
+    if isinstance(value, int | float) and timedelta in WORDS[name][0]:
         return f"{value} s"
     return str(value) if isinstance(value, str | int | float | timedelta) else "|".join(value)

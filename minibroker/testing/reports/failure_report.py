@@ -62,10 +62,10 @@ def write_report(broker: Broker, before: int = 0, link: str | None = None) -> st
     return "\n".join(report or ["no topics, no groups, no requests"])
 
 
-def _write_requests(broker: Broker, shown: list[Exchange], before: int) -> list[str]:
+def _write_requests(broker: Broker, shown_exchanges: list[Exchange], first_number: int) -> list[str]:
     """Return lines about requests, and those to the schema registry among them."""
-    schemas = [each for each in broker.registry_requests() if each.after >= before][-MAXIMUM_LINES:]
-    lines = [(float(each.number), str(each)) for each in shown]
+    schemas = [each for each in broker.registry_requests() if each.after >= first_number][-MAXIMUM_LINES:]
+    lines = [(float(each.number), str(each)) for each in shown_exchanges]
     lines += [(each.after + 0.5, make_legible(f"registry: {each}", LINE_CHARACTERS)) for each in schemas]
     return [line for _, line in sorted(lines, key=lambda each: each[0])]
 

@@ -16,7 +16,7 @@ from minibroker.protocol.response_errors import ERROR_FIELDS
 from minibroker.testing.seen.subjects import (
     PARTITION_NUMBERS,
     TOPIC_NAMES,
-    NameOf,
+    GetTopicName,
     find_partition_index,
     find_topic_name,
     iterate_items_of_value,
@@ -70,18 +70,20 @@ class ErrorPlace(NamedTuple):
                 setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
-def iterate_error_places(response: Message, get_topic_name: NameOf) -> Iterator[ErrorPlace]:
+def iterate_error_places(response: Message, get_topic_name: GetTopicName) -> Iterator[ErrorPlace]:
     """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
     yield from _iterate_places_in(response, "top", None, get_topic_name)
 
 
-def choose_default_level(places: Iterable[ErrorPlace]) -> str:
+def choose_default_level(error_places: Iterable[ErrorPlace]) -> str:
     """Return the default level for errors: "partition" if there is one, else "topic", else "top"."""
-    found = {place.level for place in places}
+    found = {place.level for place in error_places}
     return next((level for level in reversed(LEVELS) if level in found), "top")
 
 
-def _iterate_places_in(struct: Any, level: str, topic: str | None, get_topic_name: NameOf) -> Iterator[ErrorPlace]:
+def _iterate_places_in(
+    struct: Any, level: str, topic: str | None, get_topic_name: GetTopicName
+) -> Iterator[ErrorPlace]:
     field = find_error_field(struct.__class__)
     if field is not None:
         yield ErrorPlace(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)

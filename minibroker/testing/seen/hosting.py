@@ -30,14 +30,14 @@ class InterceptedHost(Protocol):
         """Return the interceptors, which may be changed on its loop."""
 
     @property
-    def when_reset(self) -> list[Callable[[], None]]:
+    def reset_callbacks(self) -> list[Callable[[], None]]:
         """Return what is called on the loop after a reset."""
 
     @property
-    def witnesses(self) -> list[Callable[[str, str], None]]:
+    def event_listeners(self) -> list[Callable[[str, str], None]]:
         """Return what is called on the loop with what a test does."""
 
-    def tell_witnesses(self, kind: str, text: str) -> None:
+    def notify_event_listeners(self, kind: str, text: str) -> None:
         """Tell the witnesses what a test does. Call it on the loop."""
 
     def add_interceptor_first(self, interceptor: Interceptor) -> None:

@@ -99,7 +99,7 @@ class Journal(Interceptor):
         self.when_ended: list[Callable[[Exchange], None]] = []  # called on the loop with each request that has ended
         self.marks: deque[JournalMark] = deque(maxlen=MAXIMUM_MARKS)
         self._marks_made = 0
-        broker.when_reset.append(self._clear_exchanges)
+        broker.reset_callbacks.append(self._clear_exchanges)
 
     # --- for tests --------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Journal(Interceptor):
         self._broker.call_on_loop(self._clear_exchanges)
 
     @shorten_tracebacks
-    def requests(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> Exchanges:
+    def requests(self, api: str | None = None, **conditions: Unpack[ExchangeConditions]) -> Exchanges:
         """Return the requests of an API ("Fetch") or of all, which meet the conditions, oldest first.
 
         Their `explain()` returns what each byte means.
@@ -135,7 +135,7 @@ class Journal(Interceptor):
         """
         if not self._number and not self.is_on:
             raise RuntimeError(JOURNAL_IS_OFF)
-        return Exchanges(self._broker.call_on_loop(lambda: self.list_exchanges(api, **which)))
+        return Exchanges(self._broker.call_on_loop(lambda: self.list_exchanges(api, **conditions)))
 
     def save(self, path: str | Path) -> int:
         """Write all requests to a file, each a line of JSON; return how many. Raises OSError."""
@@ -149,9 +149,9 @@ class Journal(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def list_exchanges(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> list[Exchange]:
+    def list_exchanges(self, api: str | None = None, **conditions: Unpack[ExchangeConditions]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
-        meets = make_exchange_filter(api, **which)
+        meets = make_exchange_filter(api, **conditions)
         return [exchange for exchange in self._exchanges if meets(exchange)]
 
     def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
@@ -194,13 +194,13 @@ class Journal(Interceptor):
     def _turn_on(self) -> None:
         if not self.is_on:
             self._broker.add_interceptor_first(self)  # so that it sees what the client sends and gets
-            self._broker.witnesses.append(self.add_mark)
+            self._broker.event_listeners.append(self.add_mark)
             self._unwatch = _pass_errors_to_journal(self)
 
     def _turn_off(self) -> None:
         if self.is_on:
             self._broker.interceptors.remove(self)
-            self._broker.witnesses.remove(self.add_mark)
+            self._broker.event_listeners.remove(self.add_mark)
             if self._unwatch is not None:
                 self._unwatch()
             self._open.clear()
@@ -286,11 +286,13 @@ class Journal(Interceptor):
                 tell(exchange)
 
 
-def make_exchange_filter(api: str | None = None, **which: Unpack[ExchangeConditions]) -> Callable[[Exchange], bool]:
+def make_exchange_filter(
+    api: str | None = None, **conditions: Unpack[ExchangeConditions]
+) -> Callable[[Exchange], bool]:
     """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
     api_key = None if api is None else find_api_key(api)
-    client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
-    user, mechanism, error = which.get("user"), which.get("mechanism"), which.get("error")
+    client_id, group, node, where = (conditions.get(name) for name in ("client_id", "group", "node", "where"))
+    user, mechanism, error = conditions.get("user"), conditions.get("mechanism"), conditions.get("error")
     if error is not None and error.upper() not in ErrorCode.__members__:
         raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
 

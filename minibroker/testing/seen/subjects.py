@@ -21,7 +21,7 @@ TRANSACTIONAL_IDS = frozenset({"transactional_id", "transactional_ids", "v3_and_
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # FindCoordinator's key types
 TOPIC_RESOURCE = 2
 
-NameOf = Callable[[bytes], str | None]
+GetTopicName = Callable[[bytes], str | None]
 
 
 class NamedSubjects(NamedTuple):
@@ -32,7 +32,7 @@ class NamedSubjects(NamedTuple):
     transactional_ids: set[str]
 
 
-def find_subjects(message: Message, get_topic_name: NameOf) -> NamedSubjects:
+def find_subjects(message: Message, get_topic_name: GetTopicName) -> NamedSubjects:
     """Return what `message` names. `get_topic_name` returns the name of a topic id, or None."""
     found = NamedSubjects({}, set(), set())
     _collect_subjects(message, found, get_topic_name)
@@ -40,7 +40,7 @@ def find_subjects(message: Message, get_topic_name: NameOf) -> NamedSubjects:
     return found
 
 
-def find_topic_name(struct: Any, get_topic_name: NameOf) -> str | None:
+def find_topic_name(struct: Any, get_topic_name: GetTopicName) -> str | None:
     """Return the topic that a struct names by its own fields, or None."""
     for name in TOPIC_NAMES:
         topic = getattr(struct, name, None)
@@ -79,7 +79,7 @@ def iterate_items_of_value(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _collect_subjects(struct: Any, subjects: NamedSubjects, get_topic_name: NameOf) -> None:
+def _collect_subjects(struct: Any, subjects: NamedSubjects, get_topic_name: GetTopicName) -> None:
     for field in _list_fields(struct):
         if field.name in GROUPS:
             subjects.groups.update(

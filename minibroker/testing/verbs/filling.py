@@ -130,7 +130,7 @@ def _parse_new_topic(name: Any, records: Any) -> NewTopic:
         raise FillError(f"topic {name}: a list of records or a mapping is expected, not {records!r}")
     if name == SCHEMAS_TOPIC and not records.keys() <= TOPIC_WORDS:
         return NewTopic(name, schemas=[_parse_new_schema(str(subject), each) for subject, each in records.items()])
-    _check_known_words(f"topic {name}", records, TOPIC_WORDS)
+    _check_known_fields(f"topic {name}", records, TOPIC_WORDS)
     partitions = records.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
@@ -141,7 +141,7 @@ def _parse_new_topic(name: Any, records: Any) -> NewTopic:
 def _parse_new_schema(subject: str, value: Any) -> NewSchema:
     if not isinstance(value, Mapping) or "schema" not in value:
         return NewSchema(subject, value)
-    _check_known_words(f"subject {subject}", value, SCHEMA_WORDS)
+    _check_known_fields(f"subject {subject}", value, SCHEMA_WORDS)
     references = value.get("references") or ()
     return NewSchema(subject, value["schema"], str(value.get("kind", "AVRO")), [tuple(each) for each in references])
 
@@ -149,7 +149,7 @@ def _parse_new_schema(subject: str, value: Any) -> NewSchema:
 def _parse_new_record(value_or_mapping: Any) -> NewRecord:
     if not isinstance(value_or_mapping, Mapping) or not set(value_or_mapping) & RECORD_WORDS:
         return NewRecord(_encode_value(value_or_mapping))
-    _check_known_words("a record", value_or_mapping, RECORD_WORDS)
+    _check_known_fields("a record", value_or_mapping, RECORD_WORDS)
     partition, timestamp_ms = value_or_mapping.get("partition", 0), value_or_mapping.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
         raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
@@ -164,10 +164,10 @@ def _parse_new_record(value_or_mapping: Any) -> NewRecord:
     )
 
 
-def _check_known_words(place: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
+def _check_known_fields(place: str, mapping: Mapping[str, Any], known_fields: frozenset[str]) -> None:
     for word in mapping:
-        if word not in words:
-            raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(words))}")
+        if word not in known_fields:
+            raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(known_fields))}")
 
 
 def _encode_value(value: Any) -> bytes | None:

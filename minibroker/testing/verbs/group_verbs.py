@@ -16,7 +16,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
-from minibroker.testing.embedded.pausing import wait_until_released
+from minibroker.testing.embedded.pausing import wait_until_request_released
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, get_committed_offset, list_member_ids, measure_lags
@@ -115,7 +115,7 @@ class GroupVerbs(WaitVerbs):
         from minibroker.broker.groups.streams.streams_group import StreamsGroup
 
         present = _find_group(self.running.cluster, group)
-        self.tell_witnesses("group", f"force a rebalance of {group}")
+        self.notify_event_listeners("group", f"force a rebalance of {group}")
         if isinstance(present, ClassicGroup):
             if not present.is_empty:
                 present.begin_or_complete_rebalance(REASON)
@@ -139,7 +139,7 @@ class GroupVerbs(WaitVerbs):
         present = _find_group(self.running.cluster, group)
         gone = [each for each in list_member_ids(present) if member in (None, each)]
         _check_member_was_found(gone, group, member)
-        self.tell_witnesses("group", f"evict {', '.join(gone)} from {group}")
+        self.notify_event_listeners("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(present, ClassicGroup):
             _evict_classic(present, gone)
         elif gone and isinstance(present, HeartbeatGroup):
@@ -205,7 +205,7 @@ class GroupVerbs(WaitVerbs):
 
         coordinator = self.running.cluster.transactions
         transaction = coordinator.get_transaction(transactional_id)
-        self.tell_witnesses("transaction", f"fence {transactional_id}")
+        self.notify_event_listeners("transaction", f"fence {transactional_id}")
         if transaction.state is not TransactionState.ONGOING:
             coordinator.initialize_producer(transactional_id, transaction.timeout_ms)
             return
@@ -237,14 +237,14 @@ class GroupVerbs(WaitVerbs):
             self._held_ends.hold_end_of_transaction(transactional_id)
         else:
             raise ValueError(f"a transaction is held 'ongoing' or 'prepared', not {state!r}")
-        self.tell_witnesses("transaction", f"hold {transactional_id} {state}")
+        self.notify_event_listeners("transaction", f"hold {transactional_id} {state}")
 
     @immediate
     def release(self, transactional_id: str) -> None:
         """Release the transactions of this id."""
         self.running.cluster.transactions.markers.send_held_markers(transactional_id)
         self._held_ends.release_end_of_transaction(transactional_id)
-        self.tell_witnesses("transaction", f"release {transactional_id}")
+        self.notify_event_listeners("transaction", f"release {transactional_id}")
 
 
 class HeldTransactionEnds(Interceptor):
@@ -253,7 +253,7 @@ class HeldTransactionEnds(Interceptor):
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._interceptors = broker.interceptors
         self._held: dict[str, list[Promise[None]]] = {}
-        broker.when_reset.append(self._release_all)
+        broker.reset_callbacks.append(self._release_all)
 
     def hold_end_of_transaction(self, transactional_id: str) -> None:
         """Hold each EndTxn of this id from now on."""
@@ -277,7 +277,7 @@ class HeldTransactionEnds(Interceptor):
         if call.api_key != ApiKey.END_TXN:
             return None
         held = self._held.get(getattr(call.request, "transactional_id", ""))
-        return None if held is None else wait_until_released(held)
+        return None if held is None else wait_until_request_released(held)
 
 
 def _find_group(cluster: Broker, group: str) -> Group:

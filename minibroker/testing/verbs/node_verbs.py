@@ -56,8 +56,8 @@ class NodeVerbs(EmbeddedBroker):
         """Bring back a node that is stopped or killed, at its port. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         if node in self.running.cluster.nodes or node not in self.ports.listeners:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node} is not one that was stopped or killed")
-        await self.running.bring_node_back(node, self.ports.listen_for_node(node, self._make_settings()))
-        self.tell_witnesses("node", f"start node {node}")
+        await self.running.restart_node(node, self.ports.bind_listeners_of_node(node, self._make_settings()))
+        self.notify_event_listeners("node", f"start node {node}")
 
     astart_node = make_coroutine_of_blocking_verb(start_node)
 
@@ -69,12 +69,12 @@ class NodeVerbs(EmbeddedBroker):
         """
         _check_node_exists(self.running.cluster, node)
         self._paused.pause(node)
-        self.tell_witnesses("node", f"pause node {node}")
+        self.notify_event_listeners("node", f"pause node {node}")
 
     @immediate
     def resume_node(self, node: int) -> None:
         """Resume a paused node. It answers the requests that arrived meanwhile."""
-        self.tell_witnesses("node", f"resume node {node}")
+        self.notify_event_listeners("node", f"resume node {node}")
         self._paused.resume(node)
 
     @immediate
@@ -82,18 +82,18 @@ class NodeVerbs(EmbeddedBroker):
         """Freeze the leaders in a node's Metadata until `refresh`. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         _check_node_exists(self.running.cluster, node)
         self._stale.make_stale(node, self.running.cluster)
-        self.tell_witnesses("node", f"make node {node} stale")
+        self.notify_event_listeners("node", f"make node {node} stale")
 
     @immediate
     def refresh(self, node: int) -> None:
         """Make a stale node's Metadata answers name the current leaders again."""
         self._stale.refresh(node)
-        self.tell_witnesses("node", f"refresh node {node}")
+        self.notify_event_listeners("node", f"refresh node {node}")
 
     def _remove_node(self, node: int, *, cleanly: bool) -> None:
         _check_node_exists(self.running.cluster, node)
         self._paused.resume(node)
-        self.tell_witnesses("node", f"{'stop' if cleanly else 'kill'} node {node}")
+        self.notify_event_listeners("node", f"{'stop' if cleanly else 'kill'} node {node}")
         self.running.remove_node(node, cleanly=cleanly)
 
     # --- leaders ----------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class NodeVerbs(EmbeddedBroker):
             change.directories = [*moved.directories, bytes(16)] if moved.directories else None
         if node not in moved.isr:
             change.isr = [*moved.isr, node]
-        self.tell_witnesses("node", f"move the leader of {topic}-{partition} to node {node}")
+        self.notify_event_listeners("node", f"move the leader of {topic}-{partition} to node {node}")
         commit_partition_changes(self.running.cluster, [change])
 
     @immediate
@@ -129,7 +129,7 @@ class NodeVerbs(EmbeddedBroker):
         """
         found = _find_partition(self.running.cluster, topic, partition)
         commit_partition_changes(self.running.cluster, [_make_leader_change(found, leader=NO_LEADER)])
-        self.tell_witnesses("node", f"leave {topic}-{partition} without a leader")
+        self.notify_event_listeners("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
     def elect_leaders(self) -> None:
@@ -153,7 +153,7 @@ class NodeVerbs(EmbeddedBroker):
         Clients that have read further detect it by the epoch (KIP-320). Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         _find_partition(self.running.cluster, topic, partition).log.truncate_to(offset)
-        self.tell_witnesses("node", f"truncate {topic}-{partition} to offset {offset}")
+        self.notify_event_listeners("node", f"truncate {topic}-{partition} to offset {offset}")
         return self.begin_epoch(topic, partition)
 
     # --- coordinators -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from minibroker.broker.quotas.client_quotas import (
     CLIENT_ID,
     IP,
     USER,
-    ValueLimit,
+    QuotaValueLimit,
     check_quota_value,
     make_quota_record,
     parse_quota_entity,
@@ -205,7 +205,7 @@ class QuotaVerbs(VerbsOnBroker):
 
 def _parse_quota_entity(
     user: str | None, client_id: str | None, ip: str | None
-) -> tuple[QuotaEntity, Mapping[str, ValueLimit]]:
+) -> tuple[QuotaEntity, Mapping[str, QuotaValueLimit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
     return parse_quota_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 

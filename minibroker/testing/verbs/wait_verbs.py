@@ -183,12 +183,12 @@ class WaitVerbs(EmbeddedBroker):
     # --- requests ---------------------------------------------------------------------------------
 
     @shorten_tracebacks
-    def requests(self, api: str | None = None, **which: Unpack[ExchangeConditions]) -> Exchanges:
+    def requests(self, api: str | None = None, **conditions: Unpack[ExchangeConditions]) -> Exchanges:
         """Return the requests that the journal has; as `Journal.requests` does. Raises ValueError, RuntimeError.
 
         Their `explain()` returns what each byte means.
         """
-        return self.journal.requests(api, **which)
+        return self.journal.requests(api, **conditions)
 
     @blocking
     async def wait_for_requests(
@@ -196,35 +196,40 @@ class WaitVerbs(EmbeddedBroker):
         api: str | None = None,
         count: int = 1,
         timeout: Duration = DEFAULT_TIMEOUT,
-        **which: Unpack[ExchangeConditions],
+        **conditions: Unpack[ExchangeConditions],
     ) -> Exchanges:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
-        return Exchanges(await wait_for_requests(self.journal, self.watch, api, count, timeout, which))
+        return Exchanges(await wait_for_requests(self.journal, self.watch, api, count, timeout, conditions))
 
     await_for_requests = make_coroutine_of_blocking_verb(wait_for_requests)
 
 
 async def wait_for_requests(
-    journal: Journal, watch: ConditionWatch, api: str | None, count: int, timeout: Duration, which: ExchangeConditions
+    journal: Journal,
+    watch: ConditionWatch,
+    api: str | None,
+    count: int,
+    timeout: Duration,
+    conditions: ExchangeConditions,
 ) -> list[Exchange]:
     """Wait until a journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
     if not journal.is_on:
         raise RuntimeError(JOURNAL_IS_OFF)
 
     def find_exchanges() -> list[Exchange] | None:
-        requests = journal.list_exchanges(api, **which)
+        requests = journal.list_exchanges(api, **conditions)
         return requests if len(requests) >= count else None
 
     def describe_timeout() -> str:
-        requests = journal.list_exchanges(api, **which)
+        requests = journal.list_exchanges(api, **conditions)
         listed = "".join(f"\n  {each}" for each in requests[-20:])
-        expected = f"{format_count_with_were(count, 'request')} expected ({_describe_conditions(api, which)})"
+        expected = f"{format_count_with_were(count, 'request')} expected ({_describe_conditions(api, conditions)})"
         return f"{expected}, and {format_there_are(len(requests))}{listed}"
 
     return (
         await watch.wait_until(find_exchanges, timeout, describe_timeout)
         if count
-        else journal.list_exchanges(api, **which)
+        else journal.list_exchanges(api, **conditions)
     )
 
 

@@ -94,7 +94,7 @@ def test_invalid_listeners_are_rejected(value: str, more: dict[str, str], compla
 MAP = "A:PLAINTEXT,B:PLAINTEXT"
 
 
-def test_the_listener_for_brokers_may_have_any_case() -> None:
+def test_the_name_of_the_inter_broker_listener_is_case_insensitive() -> None:
     first = listeners("A://a:1,B://a:2", listener_security_protocol_map=MAP, inter_broker_listener_name="b")
     assert [listener.name for listener in first] == ["A", "B"]
 

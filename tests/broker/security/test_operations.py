@@ -46,7 +46,7 @@ class Authorizer:
         self.asked: list[tuple[Right, str]] = []
         self.rights = rights
         patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster", **__: self._allows(right, name))
-        patch.setattr(RequestContext, "allows_some", lambda _, right: self._allows(right, "any"))
+        patch.setattr(RequestContext, "allows_on_any_resource", lambda _, right: self._allows(right, "any"))
         patch.setattr(RequestContext, "get_allowed_operations", lambda *_: 0)
 
     def _allows(self, right: Right, name: str) -> bool:

@@ -47,7 +47,7 @@ Caused by: java.io.IOException: broken
 @add_source_options
 def command(source: LogToRead) -> None:
     """Print the options for Spark."""
-    for name, value in source.options().items():
+    for name, value in source.make_read_options().items():
         click.echo(f"{name}={value}")
 
 

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from minibroker.pipeline.archiving import iceberg_archive
-from minibroker.pipeline.archiving.archive_decoding import SeenFields, ValueDecoder
+from minibroker.pipeline.archiving.archive_decoding import SeenStructFields, ValueDecoder
 from minibroker.pipeline.archiving.archive_job import LogArchive, find_newest_note
-from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, OffsetWindow
+from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveTable, CommitNote, OffsetWindow
 from minibroker.pipeline.archiving.delta_archive import DeltaArchive
 from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
 from minibroker.pipeline.engines import LocalEngine, SparkEngine
 from minibroker.pipeline.log_source import CorruptData, TopicPartition
-from minibroker.pipeline.schema_sources import GivenSchema, get_known_schemas
+from minibroker.pipeline.schema_sources import GivenSchema, get_cached_decoder
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import GivenDecoder, MissingLibrary
@@ -152,7 +152,7 @@ def test_without_a_note_a_run_goes_on_behind_the_last_rows(
     write_log(tmp_path / "log", "orders", 0, records(4))
     run(table, tmp_path / "log")
     monkeypatch.setattr(type(table), "read_newest_note", lambda _: None)
-    assert find_newest_note(table) == ArchiveNote(offsets={"orders": {"0": 4}})
+    assert find_newest_note(table) == CommitNote(offsets={"orders": {"0": 4}})
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
@@ -178,7 +178,7 @@ def test_of_two_runs_at_a_time_one_fails(kind: str, tmp_path: Path, iceberg: Ice
 
 def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    get_known_schemas.cache_clear()
+    get_cached_decoder.cache_clear()
     write_schemas(log, USER)
     decoder = ValueDecoder((("path", str(log)),))
     write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate((b"ann", None))])
@@ -198,7 +198,7 @@ def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path
 
 def archive_json(log: Path, table: ArchiveTable, values: list[bytes]) -> list[dict[str, Any]]:
     """Archive and decode values of JSON; the rows."""
-    get_known_schemas.cache_clear()
+    get_cached_decoder.cache_clear()
     write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate(values)])
     run(table, log, "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')), engine=LocalEngine(1))
     return decoded_in(table)
@@ -226,7 +226,7 @@ def test_fields_of_a_struct_are_few_whatever_the_names(inside: bytes, table: Arc
 
 
 def test_fields_of_all_structs_are_few() -> None:
-    shape = SeenFields()
+    shape = SeenStructFields()
     admitted = [shape.allow_fields((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
     assert admitted == [True] * 5000 + [False] * 4000
     assert shape.allow_fields(("of0",), {"key0"})
@@ -244,7 +244,7 @@ def test_a_missing_library_ends_the_run(table: ArchiveTable, tmp_path: Path, mon
 def decoded_in(table: ArchiveTable) -> list[dict[str, Any]]:
     if not isinstance(table, ParquetArchive):
         return rows_in(table, "value_decoded", "value_error")
-    found = [row for path in Path(table.where).rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    found = [row for path in Path(table.location).rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
     fields = dict.fromkeys(name for row in found for name in row.get("value_decoded") or ())
     for row in found:
         value = row.get("value_decoded")

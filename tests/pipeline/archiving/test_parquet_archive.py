@@ -62,7 +62,7 @@ def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(tmp_path: Pat
         except Crash:
             crashes += 1
         crash_at(0, after=after)
-        run(ParquetArchive(table.where), log)
+        run(ParquetArchive(table.location), log)
         assert found_in(table) == expected(30) + expected(10, partition=1), number
         if crashes < number:
             break

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from minibroker.pipeline.archiving.archive_tables import (
     ArchivedPartition,
-    ArchiveNote,
+    CommitNote,
     OffsetWindow,
     RowsScan,
     list_archived_partitions,
@@ -59,7 +59,7 @@ def add_to(archive: Path, topic: str, date: str, *batches: pa.RecordBatch) -> No
     pq.write_table(pa.Table.from_batches(batches).drop(["topic"]), directory / f"part-{number}.parquet")
     notes = archive / "_archive" / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    (notes / f"{0:012}").write_text(ArchiveNote().make_text())
+    (notes / f"{0:012}").write_text(CommitNote().encode_as_text())
 
 
 @pytest.fixture

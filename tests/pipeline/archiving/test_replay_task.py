@@ -21,7 +21,12 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
 from minibroker.pipeline.archiving.archived_topics import NeededTopic, prepare_topics
-from minibroker.pipeline.archiving.replay_job import ReplayRange, find_needed_topics, make_replay_id, replay_settings
+from minibroker.pipeline.archiving.replay_job import (
+    ReplayRange,
+    find_needed_topics,
+    make_replay_id,
+    replay_settings,
+)
 from minibroker.pipeline.archiving.replay_task import ReplayedPartition, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
@@ -219,7 +224,7 @@ def test_missing_topics_are_created_with_sufficient_retention(broker: RunningBro
     needed = {"made-a": NeededTopic(3, 0), "made-b": NeededTopic(1, None)}
     assert prepare_topics(client, needed, {"segment.bytes": "1048576"}) == (["made-a", "made-b"], [])
     assert prepare_topics(client, needed) == ([], [])
-    assert len(client.partitions(["made-a", "made-b"])) == 4
+    assert len(client.list_partitions(["made-a", "made-b"])) == 4
 
 
 def test_a_topic_that_would_lose_partitions_or_timestamps_is_rejected(broker: RunningBroker, client: Client) -> None:

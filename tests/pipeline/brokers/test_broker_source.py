@@ -52,8 +52,8 @@ def test_an_unknown_topic_is_an_error_unless_missing_topics_are_allowed(broker: 
     selection = TopicSelection(topics=(topic, "gone"))
     with closing(BrokerSource(broker.bootstrap_servers, selection)) as source:
         with pytest.raises(OptionError, match="topic gone does not exist"):
-            source.partitions()
-        assert source.partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+            source.list_partitions()
+        assert source.list_partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
 
 
 def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(2):
         source = pickle.loads(pickle.dumps(BrokerSource("127.0.0.1:1,127.0.0.1:2", TopicSelection(topics=("t",)))))
         with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused; 127.0.0.1:2: "):
-            source.partitions()
+            source.list_partitions()
     assert asked == [("127.0.0.1", 1), ("127.0.0.1", 2)] * 2
 
 
@@ -119,7 +119,7 @@ def test_selected_partitions_are_found(broker: RunningBroker, topic: str) -> Non
 
     def found(selection: TopicSelection) -> list[TopicPartition]:
         with closing(BrokerSource(broker.bootstrap_servers, selection)) as log:
-            return log.partitions()
+            return log.list_partitions()
 
     assert found(TopicSelection((topic,))) == both
     assert found(TopicSelection(pattern=f"^{topic}$")) == both
@@ -136,7 +136,7 @@ def test_offset_bounds_are_requested_from_each_leader(broker: RunningBroker, top
     log = source(broker, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.delete_records([AdminPartition(topic, 0, 3)])[AdminPartition(topic, 0)].result()
-    assert log.find_bounds(log.partitions()) == {
+    assert log.find_bounds(log.list_partitions()) == {
         TopicPartition(topic, 0): Bounds(3, 20),
         TopicPartition(topic, 1): Bounds(0, 5),
     }
@@ -146,7 +146,7 @@ def test_offset_bounds_are_requested_from_each_leader(broker: RunningBroker, top
 def test_offsets_are_found_by_timestamp(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 20)
     log = source(broker, topic)
-    partition, empty = log.partitions()
+    partition, empty = log.list_partitions()
     assert log.find_offsets_at({partition: T + 7000, empty: T}) == {partition: 7, empty: None}
     assert log.find_offsets_at({partition: T + 7001}) == {partition: 8}
     assert log.find_offsets_at({partition: T + 20_000}) == {partition: None}
@@ -178,7 +178,7 @@ def test_splits_cover_the_ranges_exactly(broker: RunningBroker, topic: str) -> N
     produce(broker, topic, 100, partition=0)
     produce(broker, topic, 10, partition=1)
     log = source(broker, topic)
-    first, second = log.partitions()
+    first, second = log.list_partitions()
     ranges = [OffsetRange(first, 0, 100), OffsetRange(second, 2, 10), OffsetRange(second, 10, 10)]
     assert [split.offsets for split in log.make_splits(ranges)] == ranges[:2]
     many = log.make_splits(ranges, 11)
@@ -198,10 +198,10 @@ def test_more_splits_than_offsets_have_one_offset_each(broker: RunningBroker) ->
 def test_a_pickled_source_has_no_connections(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 3)
     log = source(broker, topic)
-    log.partitions()
+    log.list_partitions()
     there = pickle.loads(pickle.dumps(log))
     assert values(there, TopicPartition(topic, 0), 0, 3) == [0, 1, 2]
-    assert there.partitions() == log.partitions()
+    assert there.list_partitions() == log.list_partitions()
     log.close()
     there.close()
 
@@ -306,7 +306,7 @@ def test_a_broker_of_kafka_0_10_1_is_read() -> None:
     with scripted(script) as nodes:
         selection = TopicSelection(("t",))
         log = BrokerSource(nodes.bootstrap_servers, selection)
-        (partition,) = log.partitions()
+        (partition,) = log.list_partitions()
         assert log.find_bounds([partition]) == {partition: Bounds(0, 5)}
         assert [row["value"] for row in rows(log, OffsetRange(partition, 0, 5))] == [each.value for each in SMALL]
         committed = BrokerSource(nodes.bootstrap_servers, selection, read_committed=True)

@@ -38,24 +38,24 @@ def client(broker: RunningBroker) -> Iterator[Client]:
 
 def test_partitions_are_found_by_name_or_all(client: Client) -> None:
     apples = [TopicPartition("apples", 0), TopicPartition("apples", 1)]
-    assert client.partitions(["apples"]) == apples
-    assert client.partitions() == [*apples, TopicPartition("pears", 0)]
+    assert client.list_partitions(["apples"]) == apples
+    assert client.list_partitions() == [*apples, TopicPartition("pears", 0)]
 
 
 def test_internal_topics_are_found_only_by_name(client: Client) -> None:
     client.find_coordinator("group", "a-group")
-    assert "__consumer_offsets" not in {partition.topic for partition in client.partitions()}
-    assert client.partitions(["__consumer_offsets"])
+    assert "__consumer_offsets" not in {partition.topic for partition in client.list_partitions()}
+    assert client.list_partitions(["__consumer_offsets"])
 
 
 def test_an_unknown_topic_is_reported_and_not_created(client: Client) -> None:
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:\d+.*: topic plums does not exist"):
-        client.partitions(["plums"])
-    assert "plums" not in {partition.topic for partition in client.partitions()}
+        client.list_partitions(["plums"])
+    assert "plums" not in {partition.topic for partition in client.list_partitions()}
 
 
 def test_each_partition_has_a_leader_among_the_nodes(client: Client) -> None:
-    leaders = {client.find_leader(partition).node_id for partition in client.partitions(["apples"])}
+    leaders = {client.find_leader(partition).node_id for partition in client.list_partitions(["apples"])}
     assert leaders == {1, 2}
     with pytest.raises(ClientError, match="apples-7 does not exist"):
         client.find_leader(TopicPartition("apples", 7))
@@ -67,7 +67,7 @@ def test_groups_and_transactions_have_a_coordinator(client: Client) -> None:
 
 
 def test_a_request_reaches_the_node_that_it_names(client: Client) -> None:
-    for partition in client.partitions(["apples"]):
+    for partition in client.list_partitions(["apples"]):
         node_id = client.find_leader(partition).node_id
         assert client.request(DescribeClusterRequest(), node_id).brokers
         assert client.address(node_id) in client.bootstrap_servers
@@ -78,7 +78,7 @@ def test_an_unreachable_broker_is_reported_in_one_line() -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with Client(address, IMPATIENT) as client, pytest.raises(ClientError) as failure:
-            client.partitions()
+            client.list_partitions()
     assert str(failure.value) == f"{address}: Metadata: no connection: Connection refused"
 
 
@@ -91,15 +91,15 @@ def test_retries_end_at_their_timeout_whatever_the_request_timeout(
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with Client(address, patient) as client, pytest.raises(ClientError, match="no connection"):
-            client.partitions()
+            client.list_partitions()
         taken.listen()  # connections are made, and nobody answers
         with Client(address, patient) as client, pytest.raises(ClientError, match=r"no answer in 0\.[0-9]+ s"):
-            client.partitions()
+            client.list_partitions()
 
 
 def test_a_short_retry_timeout_allows_one_attempt(broker: RunningBroker) -> None:
     with Client(broker.bootstrap_servers, {"default.api.timeout.ms": "1"}) as client:
-        assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
+        assert client.list_partitions(["pears"]) == [TopicPartition("pears", 0)]
 
 
 def test_one_reachable_bootstrap_server_is_enough(broker: RunningBroker) -> None:
@@ -107,7 +107,7 @@ def test_one_reachable_bootstrap_server_is_enough(broker: RunningBroker) -> None
         taken.bind(("127.0.0.1", 0))
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
         with Client(f"{dead},{broker.bootstrap_servers}", {"request.timeout.ms": "5000"}) as client:
-            assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
+            assert client.list_partitions(["pears"]) == [TopicPartition("pears", 0)]
 
 
 def test_a_broken_connection_is_reopened(client: Client, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_broken_connection_is_reopened(client: Client, tmp_path: Path) -> None
         port = broker.bootstrap_servers.rpartition(":")[2]
         broker.command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
         with Client(broker.bootstrap_servers) as client:
-            assert client.partitions() == []
+            assert client.list_partitions() == []
             broker.restart()
-            assert client.partitions() == []
+            assert client.list_partitions() == []
 
 
 def test_an_unknown_option_is_rejected_by_name() -> None:

@@ -67,7 +67,7 @@ def test_the_next_fetch_is_sent_before_a_response_is_processed() -> None:
     with scripted(script) as nodes, Client(nodes.bootstrap_servers, QUICK) as client:
         fetcher = iter(Fetcher(client, OffsetRange(PARTITION, 0, 20), FetchSettings()))
         next(fetcher)
-        client.partitions(["t"])  # an exchange, after which the earlier request has arrived for sure
+        client.list_partitions(["t"])  # an exchange, after which the earlier request has arrived for sure
         assert script.offsets == [0, 10]
         assert bytes(next(fetcher).data) == batch(10, 19)
 

@@ -40,14 +40,14 @@ def decoded(
     for part in data:
         found += decoder.decode_data(part, "a.log", position)
         position += len(part)
-    return rows_of([*found, *decoder.decode_rest()])
+    return rows_of([*found, *decoder.decode_remaining_batches()])
 
 
 def batch_rows(data: bytes, mode: Mode = "FAILFAST", position: int | None = 0, **settings: Any) -> list[Row]:
     """The rows that the decoder of batches gives."""
     request = ReadRequest("batches", tuple(BATCHES.names), mode, verify_crc=settings.pop("verify_crc", False))
     decoder = BatchesDecoder(PARTITION, request, settings.pop("offsets", EVERYTHING), **settings)
-    return rows_of([*decoder.decode_data(data, "/logs/t-3/a.log", position), *decoder.decode_rest()])
+    return rows_of([*decoder.decode_data(data, "/logs/t-3/a.log", position), *decoder.decode_remaining_batches()])
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:

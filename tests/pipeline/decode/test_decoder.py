@@ -72,9 +72,9 @@ class TestAgainstTheBrokersCodec:
             piece = bytearray(data[start:end])
             found += decoder.decode_data(piece, "a.log", start)
             piece[:] = bytes(len(piece))
-        found += decoder.decode_rest()
+        found += decoder.decode_remaining_batches()
         wanted = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
-        whole = [*wanted.decode_data(data, "a.log", 0), *wanted.decode_rest()]
+        whole = [*wanted.decode_data(data, "a.log", 0), *wanted.decode_remaining_batches()]
         assert pa.Table.from_batches(found, RECORDS).equals(pa.Table.from_batches(whole, RECORDS))
 
 
@@ -174,7 +174,7 @@ class TestFields:
         for mode in ("FAILFAST", "PERMISSIVE"):
             request = ReadRequest("records", ALL_COLUMNS, mode)
             decoder = RecordsDecoder(PARTITION, request, EVERYTHING, chunk_bytes=100_000)
-            batches = [*decoder.decode_data(data, "a.log", 0), *decoder.decode_rest()]
+            batches = [*decoder.decode_data(data, "a.log", 0), *decoder.decode_remaining_batches()]
             assert max(batch.num_rows for batch in batches) < 2000
             assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(20000))
 
@@ -198,19 +198,27 @@ class TestForm:
         columns = ("headers", "offset", "key", "_corrupt")
         for data in (LOG, JAVA["small gzip"], emptied(0)):
             decoder = RecordsDecoder(PARTITION, ReadRequest("records", columns), EVERYTHING)
-            for batch in [*decoder.decode_data(data, "a.log", 0), *decoder.decode_rest()]:
+            for batch in [*decoder.decode_data(data, "a.log", 0), *decoder.decode_remaining_batches()]:
                 assert batch.schema == choose_columns(RECORDS, columns)
 
     def test_no_columns_may_be_requested(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), EVERYTHING)
-        assert sum(batch.num_rows for batch in (*decoder.decode_data(LOG, "a.log", 0), *decoder.decode_rest())) == 10
+        assert (
+            sum(
+                batch.num_rows for batch in (*decoder.decode_data(LOG, "a.log", 0), *decoder.decode_remaining_batches())
+            )
+            == 10
+        )
 
     def test_no_columns_of_a_part_may_be_requested(self) -> None:
         gaps = bytes(build_batch(renumbered(SMALL, 0, gap=3), keep_offsets=True))
         for data, rows in ((LOG, 3), (gaps, 1)):
             decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), OffsetRange(PARTITION, 2, 5))
             assert (
-                sum(batch.num_rows for batch in (*decoder.decode_data(data, "a.log", 0), *decoder.decode_rest()))
+                sum(
+                    batch.num_rows
+                    for batch in (*decoder.decode_data(data, "a.log", 0), *decoder.decode_remaining_batches())
+                )
                 == rows
             )
 
@@ -218,6 +226,6 @@ class TestForm:
         data = b"".join(bytes(build_batch([Record(0, T)], base_offset=offset)) for offset in range(1000))
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
         assert list(decoder.decode_data(data, "a.log", 0)) == []
-        (batch,) = decoder.decode_rest()
+        (batch,) = decoder.decode_remaining_batches()
         assert batch.num_rows == 1000
-        assert list(decoder.decode_rest()) == []
+        assert list(decoder.decode_remaining_batches()) == []

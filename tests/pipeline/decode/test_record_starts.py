@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import find_record_starts, find_starts_in_payload
+from minibroker.pipeline.decode.record_starts import find_record_starts, find_record_starts_in_payload
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -43,7 +43,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> list[list[int] | None
 def walked(content: bytes, count: int) -> list[int] | None:
     if not 0 <= count * 6 <= len(content):
         return None
-    found = find_starts_in_payload(content, count)
+    found = find_record_starts_in_payload(content, count)
     return None if found is None else found.tolist()
 
 

@@ -86,10 +86,10 @@ def test_topic_names_may_have_dots_and_dashes_and_other_directories_are_ignored(
     for name in (f"gone-0.{unique}-delete", f"moved-0.{unique}-future", f"strange-0.{unique}-stray", "lost+found"):
         shutil.copytree(tmp_path / "orders-0-1", tmp_path / name)
     (tmp_path / "file-0").write_bytes(b"no directory")
-    assert source_of(tmp_path).partitions() == sorted(wanted)
-    assert source_of(tmp_path, "__consumer_offsets").partitions() == [("__consumer_offsets", 0)]
+    assert source_of(tmp_path).list_partitions() == sorted(wanted)
+    assert source_of(tmp_path, "__consumer_offsets").list_partitions() == [("__consumer_offsets", 0)]
     with pytest.raises(OptionError, match="there is no gone"):
-        source_of(tmp_path, "gone").partitions()
+        source_of(tmp_path, "gone").list_partitions()
 
 
 def test_temporary_and_deleted_files_are_not_read(tmp_path: Path) -> None:
@@ -105,31 +105,31 @@ def test_a_path_may_be_directories_a_partition_or_a_uri(tmp_path: Path) -> None:
     for name, partition in (("one", ORDERS), ("two", TopicPartition("others", 3))):
         filled(tmp_path / name, 2, partition=partition)
     both = DirectorySource(f"{tmp_path / 'one'}, {tmp_path / 'two'}")
-    assert both.partitions() == [ORDERS, ("others", 3)]
+    assert both.list_partitions() == [ORDERS, ("others", 3)]
     one = DirectorySource(str(tmp_path / "two" / "others-3"))
-    assert one.partitions() == [("others", 3)]
+    assert one.list_partitions() == [("others", 3)]
     assert len(records(one, one.make_splits([whole(one, TopicPartition("others", 3))]))) == 6
-    assert DirectorySource(f"file://{tmp_path}/one").partitions() == [ORDERS]
+    assert DirectorySource(f"file://{tmp_path}/one").list_partitions() == [ORDERS]
 
 
 def test_an_explicitly_named_internal_topic_is_read(tmp_path: Path) -> None:
     partition = TopicPartition("__consumer_offsets", 7)
     filled(tmp_path, 2, partition=partition)
-    assert DirectorySource(str(tmp_path / "__consumer_offsets-7")).partitions() == [partition]
+    assert DirectorySource(str(tmp_path / "__consumer_offsets-7")).list_partitions() == [partition]
 
 
 def test_an_invalid_path_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="nowhere: No such file or directory"):
-        DirectorySource(str(tmp_path / "nowhere")).partitions()
+        DirectorySource(str(tmp_path / "nowhere")).list_partitions()
     with pytest.raises(OptionError, match="it has no directory"):
         DirectorySource(" ")
     for name in ("one", "two"):
         finish(log_in(tmp_path / name))
     with pytest.raises(OptionError, match="both the log of one partition"):
-        DirectorySource(f"{tmp_path / 'one'},{tmp_path / 'two'}").partitions()
+        DirectorySource(f"{tmp_path / 'one'},{tmp_path / 'two'}").list_partitions()
     (tmp_path / "one" / "orders-0").rename(tmp_path / "orders")
     with pytest.raises(OptionError, match="not named <topic>-<partition>"):
-        DirectorySource(str(tmp_path / "orders")).partitions()
+        DirectorySource(str(tmp_path / "orders")).list_partitions()
     (tmp_path / "two" / LOG_START_OFFSET_CHECKPOINT).write_text("1\n")
     with pytest.raises(OptionError, match="is malformed"):
         source_of(tmp_path / "two").find_bounds([ORDERS])
@@ -199,7 +199,7 @@ def test_a_partial_batch_in_a_preallocated_file_ends_the_log(tmp_path: Path) -> 
 def test_an_empty_log_has_no_rows(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     source = source_of(tmp_path, "orders")
-    assert source.find_bounds(source.partitions()) == {ORDERS: Bounds(0, 0)}
+    assert source.find_bounds(source.list_partitions()) == {ORDERS: Bounds(0, 0)}
     assert source.make_splits([whole(source)], 5) == []
     (tmp_path / "orders-0" / "00000000000000000000.log").unlink()
     assert source_of(tmp_path, "orders").find_bounds([ORDERS]) == {ORDERS: Bounds(0, 0)}
@@ -258,7 +258,7 @@ def test_source_and_splits_can_be_pickled(tmp_path: Path) -> None:
     copy, copies = pickle.loads(pickle.dumps((source, splits)))
     assert copies == splits
     assert records(copy, copies) == written(directory)
-    assert copy.find_bounds(copy.partitions()) == source.find_bounds([ORDERS])
+    assert copy.find_bounds(copy.list_partitions()) == source.find_bounds([ORDERS])
     assert len(pickle.dumps(splits[0])) < 1000
 
 

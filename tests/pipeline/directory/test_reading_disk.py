@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.pipeline.archiving.archived_topics import find_topic_configs
 from minibroker.pipeline.directory import reading_disk
-from minibroker.pipeline.directory.finding import find_logs, parse_paths
+from minibroker.pipeline.directory.finding import find_logs, parse_log_paths
 from minibroker.pipeline.directory.reading_disk import DISK, make_url, normalize_path
 from minibroker.pipeline.log_opening import read_in_this_process, select_partitions
 from minibroker.pipeline.log_source import OptionError, TopicPartition
@@ -64,15 +64,15 @@ def test_a_log_directory_in_a_bucket_has_the_same_findings_as_a_local_one(bucket
 def test_a_partition_and_several_directories_are_found_by_url(bucket: Path) -> None:
     Writer(bucket / "logs").close()
     orders = TopicPartition("orders", 0)
-    assert list(find_logs(parse_paths("s3://bucket/logs/orders-0"))) == [orders]
-    assert list(find_logs(parse_paths(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
+    assert list(find_logs(parse_log_paths("s3://bucket/logs/orders-0"))) == [orders]
+    assert list(find_logs(parse_log_paths(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
     assert select_partitions(options("s3://bucket/logs")) == [orders]
 
 
 def test_a_missing_directory_is_reported(bucket: Path) -> None:
     for url in ("s3://bucket/nothing", "s3://bucket/nothing?region=x&scheme=http"):
         with pytest.raises(OptionError) as caught:
-            find_logs(parse_paths(url))
+            find_logs(parse_log_paths(url))
         assert str(caught.value) == f"path: {url}: No such file or directory"
     with pytest.raises(FileNotFoundError):
         DISK.get_size_and_modified_ns("s3://bucket/nothing")
@@ -90,7 +90,7 @@ def test_a_log_directory_is_listed_in_one_request(bucket: Path, monkeypatch: pyt
 
 def test_an_unknown_file_system_is_reported() -> None:
     with pytest.raises(OptionError, match="path: floppy://a: Unrecognized filesystem type"):
-        find_logs(parse_paths("floppy://a/b"))
+        find_logs(parse_log_paths("floppy://a/b"))
 
 
 def test_paths_are_converted_to_their_internal_forms() -> None:
@@ -107,6 +107,6 @@ def test_an_unresponsive_name_node_is_reported_immediately(monkeypatch: pytest.M
         unused.bind(("127.0.0.1", 0))
         where = f"hdfs://127.0.0.1:{unused.getsockname()[1]}/logs"
         with pytest.raises(OptionError, match="path: .*Connection refused"):
-            parse_paths(where)
+            parse_log_paths(where)
     with pytest.raises(OptionError, match="path: hdfs://127.0.0.1:x: invalid literal"):
-        parse_paths("hdfs://127.0.0.1:x/logs")
+        parse_log_paths("hdfs://127.0.0.1:x/logs")

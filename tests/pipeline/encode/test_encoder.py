@@ -195,7 +195,7 @@ def test_the_pipelines_decoder_reads_encoded_batches(codec: Compression, records
     request = ReadRequest("records", ("key", "value", "offset", "timestampMs", "headers"))
     decoder = RecordsDecoder(partition, request, OffsetRange(partition, 0, 2**63 - 1))
     data = b"".join(batch.data for batch in encode_rows(rows, settings, base_offset=None))
-    found = pa.Table.from_batches([*decoder.decode_data(data, "here", 0), *decoder.decode_rest()])
+    found = pa.Table.from_batches([*decoder.decode_data(data, "here", 0), *decoder.decode_remaining_batches()])
     expected = pa.Table.from_batches([rows])
     for name in ("key", "value", "offset", "timestamp"):
         assert found.column("timestampMs" if name == "timestamp" else name).equals(expected.column(name))

@@ -158,7 +158,7 @@ def test_partitions_and_coordinators_of_several_nodes_are_found(tmp_path: Path) 
         records = read(broker.bootstrap_servers, topic)
         assert {record.partition for record in records} == set(range(6))
         with Client(broker.bootstrap_servers) as client:
-            assert {client.find_leader(partition).node_id for partition in client.partitions([topic])} == {1, 2, 3}
+            assert {client.find_leader(partition).node_id for partition in client.list_partitions([topic])} == {1, 2, 3}
 
 
 @contextmanager

@@ -67,10 +67,10 @@ def test_imported_modules_of_a_spark_worker_are_frozen_once(
     monkeypatch.setattr(tables.gc, "freeze", lambda: frozen.append("all"))
     spec = None if module is None else ModuleSpec(module, None)
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
-    tables.freeze_present_objects.cache_clear()
+    tables.freeze_existing_objects_for_gc.cache_clear()
     reader = batch_reader(StandIn({"a-0": (2, 5), "b-0": (0, 1)}))
     read(reader, reader.partitions())
-    tables.freeze_present_objects.cache_clear()
+    tables.freeze_existing_objects_for_gc.cache_clear()
     assert frozen == (["all"] if module == "pyspark.daemon" else [])
 
 

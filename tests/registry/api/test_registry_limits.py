@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, ComparisonTooLarge
 from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parse_json
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.schema_formats import SchemaFormats
@@ -53,11 +53,11 @@ def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeyp
 
     def compare(reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget) -> list[str]:
         begun.set()
-        with contextlib.suppress(TooMuch):
+        with contextlib.suppress(ComparisonTooLarge):
             while True:
                 budget.spend_steps(0)
         ended.set()
-        raise TooMuch("ended")
+        raise ComparisonTooLarge("ended")
 
     registry.register("x", R1)
     monkeypatch.setattr("minibroker.registry.formats.avro.list_incompatibilities", compare)
@@ -92,7 +92,7 @@ async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.
     assert len(budgets) == 1
     first.cancel()
     assert await second == [] and len(budgets) == 2
-    with pytest.raises(TooMuch, match="Nobody waits"):
+    with pytest.raises(ComparisonTooLarge, match="Nobody waits"):
         budgets[0].spend_steps(0)
 
 

@@ -14,7 +14,7 @@ from minibroker.registry.formats.comparing_budget import (
     CHANGES,
     CHARACTERS,
     ComparingBudget,
-    TooMuch,
+    ComparisonTooLarge,
     describe_changes,
 )
 from minibroker.registry.formats.schema import InvalidSchema
@@ -55,11 +55,11 @@ def test_a_schema_with_exponential_repetition_is_compared_once(of: Callable[[str
     budget = ComparingBudget()
     named = module.list_incompatibilities(of("string"), of("boolean"), budget)
     assert 100 < len(named) <= CHANGES + 1 and named[-1] == "and more than 999,999,000 more"
-    assert budget.taken < 100 * CHANGES
+    assert budget.spent_steps < 100 * CHANGES
 
 
 def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
-    with pytest.raises(TooMuch, match="more than 50,000 steps"):
+    with pytest.raises(ComparisonTooLarge, match="more than 50,000 steps"):
         protobuf.list_incompatibilities(
             protobuf_doubling("string"), protobuf_doubling("int32"), ComparingBudget(50_000)
         )
@@ -88,7 +88,7 @@ def test_unions_of_many_records_are_compared_by_name() -> None:
     budget = ComparingBudget()
     assert avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
     assert len(avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
-    assert budget.taken < 50_000
+    assert budget.spent_steps < 50_000
 
 
 def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
@@ -104,9 +104,9 @@ def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
 def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
     budget = ComparingBudget()
     budget.stop_at_next_step()
-    with pytest.raises(TooMuch, match="Nobody waits"):
+    with pytest.raises(ComparisonTooLarge, match="Nobody waits"):
         avro.list_incompatibilities(union_of(3, "int"), union_of(3, "int"), budget)
-    assert budget.taken == 1
+    assert budget.spent_steps == 1
 
 
 def test_too_deeply_nested_record_references_are_rejected() -> None:
@@ -117,7 +117,7 @@ def test_too_deeply_nested_record_references_are_rejected() -> None:
     schema = avro.parse(json.dumps(chain), {})
     backwards = avro.parse(json.dumps(chain), {})
     backwards.type.branches = backwards.type.branches[::-1]
-    with pytest.raises(TooMuch, match="nested more than 200 deep"):
+    with pytest.raises(ComparisonTooLarge, match="nested more than 200 deep"):
         avro.list_incompatibilities(schema, backwards)
 
 

@@ -51,7 +51,7 @@ def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
     assert read_schema_id(b"\1" + GUID.bytes + b"data") == FramedData(GUID, b"data")
     headers = [("other", None), (VALUE_HEADER, b"\1" + GUID.bytes), (KEY_HEADER, b"\0\0\0\0\7")]
     assert read_schema_id(b"data", headers) == FramedData(GUID, b"data", b"")
-    assert read_schema_id(b"data", headers, key=True) == FramedData(7, b"data", b"")
+    assert read_schema_id(b"data", headers, is_key=True) == FramedData(7, b"data", b"")
     assert read_schema_id(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == FramedData(5, b"data")
 
 

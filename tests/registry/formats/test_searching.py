@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from minibroker.patterns.program import Pattern
-from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, ComparisonTooLarge
 from minibroker.registry.formats.searching import PatternFinder
 
 PATTERN, NAME = "(a|b|ab)*c", "ab" * 50
@@ -21,7 +21,7 @@ def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
 
 def test_too_long_searches_are_rejected() -> None:
     finder = PatternFinder(ComparingBudget())
-    with pytest.raises(TooMuch, match="steps"):
+    with pytest.raises(ComparisonTooLarge, match="steps"):
         for number in range(1 << 16):  # every name leads to other states
             finder.matches_part_of_name("(a|b)*a(a|b){20}c", f"{number:016b}".replace("0", "a").replace("1", "b"))
 
@@ -43,4 +43,4 @@ def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch
 
     monkeypatch.setattr(Pattern, "_advance_over_character", step_among_others)
     assert not PatternFinder(among_others).matches_part_of_name(PATTERN, NAME)
-    assert among_others.taken == alone.taken != other_budget.taken > 0
+    assert among_others.spent_steps == alone.spent_steps != other_budget.spent_steps > 0

@@ -388,7 +388,7 @@ def test_every_method_of_the_test_kit_has_an_http_path() -> None:
         if callable(value) and not name.startswith(("_", "await_"))
     }
     twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
-    hidden = {"answer_instead", "note_answer", "abort", "close", "decode_records", "get_or_make_running_registry"}
+    hidden = {"answer_instead", "record_answer", "abort", "close", "decode_records", "get_or_make_running_registry"}
     hidden |= {"read_schema_source", "read_state"}
     of_python = hidden | {"nothing_registered"}  # which is for a `with`
     assert verbs - twins - named - of_python == set()

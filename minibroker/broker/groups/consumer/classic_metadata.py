@@ -58,9 +58,9 @@ def get_assigned_partitions(assignment: ConsumerProtocolAssignment, image: Image
     return convert_names_to_topic_ids({each.topic: each.partitions for each in assignment.assigned_partitions}, image)
 
 
-def encode_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
+def encode_assignment(partitions: Partitions, image: Image, subscription_metadata: bytes) -> bytes:
     """Return an assignment as its member reads it, in the version of its subscription. Raises MalformedMessage."""
-    version = _read_message_version(metadata, ConsumerProtocolAssignment)
+    version = _read_message_version(subscription_metadata, ConsumerProtocolAssignment)
     given = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(

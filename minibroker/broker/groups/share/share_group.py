@@ -31,7 +31,9 @@ log = logging.getLogger("minibroker.groups")
 SHARE_PROTOCOL = "share"
 ASSIGNOR = "simple"
 STABLE = 0  # the only state of a member
-StatesOf = Mapping[bytes, tuple[str, frozenset[int]]]  # by topic id: the name, and the partitions whose state is kept
+TopicsWithState = Mapping[
+    bytes, tuple[str, frozenset[int]]
+]  # by topic id: the name, and the partitions whose state is kept
 SMALL = 500  # members and partitions: their assignment takes some 2 ms
 
 
@@ -70,7 +72,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.target: dict[str, Partitions] = {}
-        self.initialized: StatesOf = {}
+        self.initialized: TopicsWithState = {}
         self.is_assigning = False
 
     @property
@@ -101,7 +103,9 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             raise make_fenced_epoch_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
-    def record_member_and_target(self, member: ShareMember, states_being_initialized: StatesOf) -> Steps[ShareMember]:
+    def record_member_and_target(
+        self, member: ShareMember, states_being_initialized: TopicsWithState
+    ) -> Steps[ShareMember]:
         """Record what a member says, and bring it to the group's target; return it as it is then.
 
         `states_being_initialized` has the partitions that the group reads from now on. While `is_assigning`, no other
@@ -166,9 +170,11 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def _record_new_partitions(self, changes: list[GroupChange], initialized: StatesOf) -> StatesOf:
+    def _record_new_partitions(
+        self, changes: list[GroupChange], initialized_topics: TopicsWithState
+    ) -> TopicsWithState:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
-        ready = self._list_topics_with_new_states(initialized)
+        ready = self._list_topics_with_new_states(initialized_topics)
         if ready:
             changes.append(_make_state_partitions_record(self.group_id, {**self.initialized, **ready}))
         return ready
@@ -243,10 +249,10 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Return whether the record of a target is of the group, or of a member that has not been removed."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
-    def _list_topics_with_new_states(self, initialized: StatesOf) -> StatesOf:
+    def _list_topics_with_new_states(self, initialized_topics: TopicsWithState) -> TopicsWithState:
         """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
         ready = {}
-        for topic_id, (name, indexes) in initialized.items():
+        for topic_id, (name, indexes) in initialized_topics.items():
             known = self.initialized.get(topic_id, (name, frozenset()))[1]
             if topic_id in self.context.cluster.image.topics_by_id and not indexes <= known:
                 ready[topic_id] = name, known | indexes
@@ -431,7 +437,7 @@ def _make_current_assignment_record(group_id: str, member: ShareMember) -> Group
     )
 
 
-def _make_state_partitions_record(group_id: str, topics: StatesOf) -> GroupChange:
+def _make_state_partitions_record(group_id: str, topics: TopicsWithState) -> GroupChange:
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[

@@ -13,7 +13,7 @@ from minibroker.broker.groups.heartbeats import (
     check_not_empty,
     make_invalid_request_error,
 )
-from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
+from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, TopicsWithState
 from minibroker.broker.share.states import UNSET, ShareKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -41,7 +41,7 @@ def check_heartbeat_request(request: ShareGroupHeartbeatRequest) -> None:
 
 def initialize_share_states(
     coordinator: GroupCoordinator, states: ShareCoordinator, request: ShareGroupHeartbeatRequest
-) -> Steps[StatesOf]:
+) -> Steps[TopicsWithState]:
     """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
 
     What cannot be begun now is tried again with the next heartbeat. Raises KafkaError as `handle_share_heartbeat`.
@@ -67,11 +67,15 @@ def initialize_share_states(
 
 
 def handle_share_heartbeat(
-    coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, initialized: StatesOf
+    coordinator: GroupCoordinator,
+    request: ShareGroupHeartbeatRequest,
+    caller: Caller,
+    initialized_topics: TopicsWithState,
 ) -> Steps[ShareGroupHeartbeatResponse]:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
-    `initialized` is of `initialize_share_states`. Raises KafkaError with the answer's code, and nothing has changed.
+    `initialized_topics` is of `initialize_share_states`. Raises KafkaError with the answer's code, and nothing has
+    changed.
     """
     if request.member_epoch == LEAVING_EPOCH:
         group = coordinator.get_share_group(request.group_id)
@@ -88,7 +92,7 @@ def handle_share_heartbeat(
         client_host=caller.client_host,
         topic_names=before.topic_names if names is None else frozenset(names),
     )
-    after = yield from group.record_member_and_target(said, initialized)
+    after = yield from group.record_member_and_target(said, initialized_topics)
     interval_ms = get_group_config(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
     response = ShareGroupHeartbeatResponse(
         member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms

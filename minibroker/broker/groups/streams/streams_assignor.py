@@ -63,7 +63,7 @@ class _Quota:
         self._members = member_count
         self.value = -(-task_count // member_count)
 
-    def subtract_full_member(self, task_count: int) -> None:
+    def update_if_member_is_full(self, task_count: int) -> None:
         """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
         if task_count == self.value:
             self._members -= 1
@@ -135,8 +135,8 @@ class _Assignment:
     def _add_active_task(self, member_id: str, task: TaskId) -> None:
         self.active[member_id].append(task)
         has = self._process_of[member_id].add_task_to_member(member_id, task)
-        self._active_quota.subtract_full_member(has)
-        self._quota.subtract_full_member(has)
+        self._active_quota.update_if_member_is_full(has)
+        self._quota.update_if_member_is_full(has)
 
     def _find_least_loaded_member(self, task: TaskId, *, without_task: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
@@ -213,7 +213,7 @@ class _Assignment:
 
     def _add_standby_task(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
-        self._quota.subtract_full_member(self._process_of[member_id].add_task_to_member(member_id, task))
+        self._quota.update_if_member_is_full(self._process_of[member_id].add_task_to_member(member_id, task))
 
 
 def assign_tasks(

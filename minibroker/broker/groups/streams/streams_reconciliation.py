@@ -85,12 +85,12 @@ def _move_member_toward_target(
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
     assigned, target = member.assigned, reconciliation.target
     kept = AssignedTasks(
-        _select_active_tasks(assigned.active, target.active, is_wanted=True),
+        _select_active_tasks(assigned.active, target.active, is_in_target=True),
         _intersect_tasks(assigned.standby, target.standby),
         _intersect_tasks(assigned.warmup, target.warmup),
     )
     revoked = AssignedTasks(
-        _select_active_tasks(assigned.active, target.active, is_wanted=False),
+        _select_active_tasks(assigned.active, target.active, is_in_target=False),
         _subtract_tasks(assigned.standby, target.standby),
         _subtract_tasks(assigned.warmup, target.warmup),
     )
@@ -171,12 +171,12 @@ def _revoke_tasks_becoming_active(
 # --- sets of tasks --------------------------------------------------------------------------------
 
 
-def _select_active_tasks(active: EpochTasks, target: TaskSet, *, is_wanted: bool) -> EpochTasks:
+def _select_active_tasks(active: EpochTasks, target: TaskSet, *, is_in_target: bool) -> EpochTasks:
     """Return those of the active tasks that are in the target, or those that are not."""
     return {
         each: some
         for each, epochs in active.items()
-        if (some := {index: epochs[index] for index in epochs if (index in target.get(each, ())) is is_wanted})
+        if (some := {index: epochs[index] for index in epochs if (index in target.get(each, ())) is is_in_target})
     }
 
 

@@ -99,7 +99,7 @@ class _Process:
         return self.count / len(self.members)
 
 
-class _MemberPatch:
+class _MemberTaskChanges:
     """What is other than in the target, for one member."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: W
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
     if not settings.warm_ups or not may_warm_up or not situation.stateful:
         return WarmUpStep(epoch, settings)
-    planner = _StepPlanner(situation, settings)
+    planner = _WarmUpStepPlanner(situation, settings)
     yield from planner.collect_task_owners()
     yield from planner.find_task_moves()
     planner.assign_warm_up_tasks()
@@ -140,7 +140,7 @@ def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: W
     return WarmUpStep(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
 
 
-class _StepPlanner:
+class _WarmUpStepPlanner:
     def __init__(self, situation: WarmUpSituation, settings: WarmUpSettings) -> None:
         self._situation = situation
         self._settings = settings
@@ -151,7 +151,7 @@ class _StepPlanner:
         self._kept: list[_PostponedMove] = []
         self._new: list[_PostponedMove] = []  # neither has anything of its state in its new process,
         self._beside: list[_PostponedMove] = []  # nor has another member of that process a standby
-        self.patches: dict[str, _MemberPatch] = {}
+        self.patches: dict[str, _MemberTaskChanges] = {}
         self.awaited: dict[str, set[TaskId]] = {}
         self.unheard: set[str] = set()
 
@@ -227,7 +227,7 @@ class _StepPlanner:
     def _use_standby_to_prepare_move(self, move: _PostponedMove, member_id: str) -> None:
         """Let a standby of the new process prepare the move."""
         self._borrowed.add(move.task)
-        self._get_patch_of_member(member_id).standby.add(move.task)
+        self._get_changes_of_member(member_id).standby.add(move.task)
         self.awaited.setdefault(member_id, set()).add(move.task)
 
     # --- which moves get a warm-up ----------------------------------------------------------------
@@ -273,13 +273,13 @@ class _StepPlanner:
         )
 
     def _add_warm_up_task(self, move: _PostponedMove) -> None:
-        self._get_patch_of_member(move.target_id).warmup.add(move.task)
+        self._get_changes_of_member(move.target_id).warmup.add(move.task)
         self.awaited.setdefault(move.target_id, set()).add(move.task)
 
     # --- the tasks of the step ----------------------------------------------------------------------
 
-    def _get_patch_of_member(self, member_id: str) -> _MemberPatch:
-        return self.patches.setdefault(member_id, _MemberPatch())
+    def _get_changes_of_member(self, member_id: str) -> _MemberTaskChanges:
+        return self.patches.setdefault(member_id, _MemberTaskChanges())
 
     def keep_tasks_with_owners(self) -> Steps[None]:
         """Leave the tasks with their owners, and find room for their standbys.
@@ -290,15 +290,15 @@ class _StepPlanner:
         standbys = yield from self._list_target_standbys()
         for portion in split_into_portions(self._moves):
             for task, owner_id, target_id in portion:
-                self._get_patch_of_member(owner_id).active.add(task)
-                self._get_patch_of_member(target_id).not_active.add(task)
+                self._get_changes_of_member(owner_id).active.add(task)
+                self._get_changes_of_member(target_id).not_active.add(task)
                 process = self._get_process_of_member(owner_id)
                 keepers = standbys.get(task, [])
                 dropped = [each for each in keepers if self._get_process_of_member(each) is process]
                 if not dropped and task in self._borrowed:
                     dropped = [each for each in keepers if not self._has_standby(each, task)][:1]
                 for member_id in dropped:
-                    self._get_patch_of_member(member_id).not_standby.add(task)
+                    self._get_changes_of_member(member_id).not_standby.add(task)
             yield
 
     def _has_standby(self, member_id: str, task: TaskId) -> bool:

@@ -13,7 +13,12 @@ from typing import Final
 from minibroker.registry.formats.avro.avro_compatibility import DifferencePart, TypeComparison
 from minibroker.registry.formats.avro.avro_types import AvroParser
 from minibroker.registry.formats.avro.avro_writing import write_canonical_schema, write_normalized_schema
-from minibroker.registry.formats.comparing_budget import ComparingBudget, CountedChanges, describe_changes, walk_changes
+from minibroker.registry.formats.comparing_budget import (
+    ComparingBudget,
+    CountedChanges,
+    describe_changes,
+    iterate_changes_with_paths,
+)
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 
 TOO_DEEP: Final = "The types are nested too deep"
@@ -55,9 +60,9 @@ class AvroSchema:
         )
 
 
-def _write_unless_too_deep(write: Callable[[], str]) -> str:
+def _write_unless_too_deep(write_schema: Callable[[], str]) -> str:
     try:
-        return write()
+        return write_schema()
     except RecursionError:
         raise InvalidSchema(TOO_DEEP) from None
 
@@ -73,7 +78,7 @@ def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = Fa
 def list_incompatibilities(
     reader: ParsedSchema, writer: ParsedSchema, budget: ComparingBudget | None = None
 ) -> list[str]:
-    """Return why the reader cannot read what was written with the writer, in Confluent's words. Raises TooMuch."""
+    """Return why the reader cannot read the writer's data, in Confluent's words. Raises ComparisonTooLarge."""
     assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
     budget = budget or ComparingBudget()
     comparison = TypeComparison(budget)
@@ -85,4 +90,4 @@ def list_incompatibilities(
 
 def _describe_differences(differences: list[DifferencePart], budget: ComparingBudget) -> list[str]:
     found = CountedChanges(differences)
-    return describe_changes((str(change) for _, change in walk_changes([found], budget)), found.count)
+    return describe_changes((str(change) for _, change in iterate_changes_with_paths([found], budget)), found.count)

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroField, AvroName, AvroType
-from minibroker.registry.formats.comparing_budget import ComparingBudget, CountedChanges, TooMuch, remove_compared_pairs
+from minibroker.registry.formats.comparing_budget import (
+    ComparingBudget,
+    ComparisonTooLarge,
+    CountedChanges,
+    remove_compared_pairs,
+)
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -66,7 +71,7 @@ class TypeComparison:
         remove_compared_pairs(self._known, list(self._known))
 
     def compare_types(self, reader: AvroType, writer: AvroType, path: SchemaPath = ()) -> list[DifferencePart]:
-        """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
+        """Return what keeps the reader from reading; nothing if it can. Raises ComparisonTooLarge."""
         self._budget.spend_steps()
         is_named = reader.name is not None and writer.name is not None
         pair = id(reader), id(writer)
@@ -77,7 +82,9 @@ class TypeComparison:
             self._budget.spend_steps(STEPS_OF_A_PAIR)
             self._known[pair] = []  # a recursive pair is compatible unless something else differs
         if self._depth >= DEPTH_MAX:
-            raise TooMuch(f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep")
+            raise ComparisonTooLarge(
+                f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep"
+            )
         self._depth += 1
         parts = self._find_incompatibilities(reader, writer, path)
         self._depth -= 1

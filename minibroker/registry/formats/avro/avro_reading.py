@@ -22,9 +22,9 @@ _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 
 
-def read_avro(schema: AvroType, data: bytes, values: DecodingBudget | None = None) -> Any:
+def read_avro(schema: AvroType, data: bytes, budget: DecodingBudget | None = None) -> Any:
     """Return the value of data that was written with a schema. Raises InvalidData."""
-    reader = _AvroReader(data, values or DecodingBudget())
+    reader = _AvroReader(data, budget or DecodingBudget())
     value = reader.read_value(schema)
     if reader.count_remaining_bytes():
         raise InvalidData(f"{reader.count_remaining_bytes()} bytes are left over")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import ComparingBudget, describe_changes, walk_changes
+from minibroker.registry.formats.comparing_budget import ComparingBudget, describe_changes, iterate_changes_with_paths
 from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, SchemaChange, SchemaChanges
 from minibroker.registry.formats.json_schema.json_comparing import SchemaComparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
@@ -60,7 +60,7 @@ def list_incompatibilities(
 ) -> list[str]:
     """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.
 
-    If it is `lenient`, what is not named in `properties` may change. Raises TooMuch.
+    If it is `lenient`, what is not named in `properties` may change. Raises ComparisonTooLarge.
     """
     allowed = LENIENT if lenient else STRICT
     budget = budget or ComparingBudget()
@@ -74,5 +74,7 @@ def list_incompatibilities(
 def _describe_incompatible_changes(
     changes: SchemaChanges, allowed: frozenset[str], budget: ComparingBudget
 ) -> list[str]:
-    found = (SchemaChange(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
+    found = (
+        SchemaChange(change.kind, path + change.path) for path, change in iterate_changes_with_paths([changes], budget)
+    )
     return describe_changes((each.make_sentence() for each in found if each.kind not in allowed), changes.count)

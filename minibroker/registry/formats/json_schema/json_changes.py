@@ -120,7 +120,7 @@ class SchemaChanges(CountedChanges):
         self.compatible = not self.count and all(map(_is_compatible, parts))
 
 
-class InCircle(SchemaChanges):
+class AssumedChanges(SchemaChanges):
     """What is known of a pair that is being compared: it is compatible, or is not, and its changes are elsewhere."""
 
     def __init__(self, *, compatible: bool) -> None:

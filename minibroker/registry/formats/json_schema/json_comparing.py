@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, ComparingBudget, remove_compared_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import (
+    AssumedChanges,
     ChangePart,
-    InCircle,
     SchemaChange,
     SchemaChanges,
     move_changes_under,
@@ -58,7 +58,7 @@ PairIdentity = tuple[int, int]
 SchemaPair = tuple[Schema | None, Schema | None]  # of which either may be missing
 
 
-ASSUMED, REFUTED = InCircle(compatible=True), InCircle(compatible=False)  # of a pair that is being compared
+ASSUMED, REFUTED = AssumedChanges(compatible=True), AssumedChanges(compatible=False)  # of a pair that is being compared
 STEPS_OF_A_PAIR: Final = 10
 
 
@@ -69,7 +69,7 @@ class PatternSearch(NamedTuple):
     name: str
 
 
-class PartsMatching(NamedTuple):
+class PartsMatchingQuestion(NamedTuple):
     """Pairs of parts that are compatible, of which as many as possible are wanted without a part twice."""
 
     edges: Mapping[tuple[int, int], SchemaChanges]
@@ -77,7 +77,7 @@ class PartsMatching(NamedTuple):
 
 
 PENDING: Final = object()  # the answer to a question that needs a comparison
-ComparisonQuestion = SchemaPair | PatternSearch | PartsMatching
+ComparisonQuestion = SchemaPair | PatternSearch | PartsMatchingQuestion
 # A pair is answered by its changes, a search by a schema or None, a matching by edges.
 ComparisonSteps = Generator[ComparisonQuestion, Any, list[ChangePart]]
 
@@ -95,7 +95,7 @@ class SchemaComparison:
         self._finder = PatternFinder(budget)
 
     def compare_all(self, original: Schema, update: Schema) -> SchemaChanges:
-        """Return all changes. Raises TooMuch."""
+        """Return all changes. Raises ComparisonTooLarge."""
         while True:
             changes = self.compare_with_assumptions(original, update)
             if not self.refute_wrong_assumptions():
@@ -114,7 +114,7 @@ class SchemaComparison:
         return bool(wrong)
 
     def compare_with_assumptions(self, original: Schema, update: Schema) -> SchemaChanges:
-        """Return the changes from one schema to the other. Raises TooMuch."""
+        """Return the changes from one schema to the other. Raises ComparisonTooLarge."""
         running: list[tuple[PairIdentity, ComparisonSteps]] = []
         question: ComparisonQuestion = (original, update)
         while True:
@@ -141,7 +141,7 @@ class SchemaComparison:
         """Return the answer to a question, PENDING if that needs a comparison."""
         if isinstance(question, PatternSearch):
             return self._find_schema_of_matching_pattern(question)
-        if isinstance(question, PartsMatching):
+        if isinstance(question, PartsMatchingQuestion):
             return find_maximum_matching(question.edges, question.lefts, self._budget.spend_steps)
         return self._find_known_changes(question)
 
@@ -154,9 +154,9 @@ class SchemaComparison:
         )
         return next(found, None)
 
-    def _find_known_changes(self, pair: SchemaPair) -> Any:
+    def _find_known_changes(self, schema_pair: SchemaPair) -> Any:
         """Return the changes of a pair that need no comparison, or PENDING."""
-        original, update = pair
+        original, update = schema_pair
         if original is None or update is None:
             kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
             return SchemaChanges([SchemaChange(kind) for kind in kinds], self._allowed)
@@ -170,7 +170,7 @@ class SchemaComparison:
         return REFUTED if identity in self._refuted else ASSUMED
 
     def _begin_comparison(self, question: ComparisonQuestion) -> tuple[PairIdentity, ComparisonSteps]:
-        """Begin to compare a pair. Raises TooMuch."""
+        """Begin to compare a pair. Raises ComparisonTooLarge."""
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
         original, update = _resolve_reference(before), _resolve_reference(after)
@@ -269,7 +269,7 @@ def _compare_combined_schemas(original: Combined, update: Combined) -> Compariso
             between: SchemaChanges = yield part, other
             if between.compatible:
                 edges[index, other_index] = between
-    pairs: list[tuple[int, int]] = yield PartsMatching(edges, len(before))
+    pairs: list[tuple[int, int]] = yield PartsMatchingQuestion(edges, len(before))
     for index, other_index in pairs:
         changes += move_changes_under(original.criterion, move_changes_under(str(index), [edges[index, other_index]]))
     if len(pairs) < min(len(before), len(after)):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 
 def find_maximum_matching(
-    edges: Iterable[tuple[int, int]], left_count: int, spend_steps: Callable[[int], None]
+    edges: Iterable[tuple[int, int]], left_part_count: int, spend_steps: Callable[[int], None]
 ) -> list[tuple[int, int]]:
-    """Return a largest set of edges that share no end, by their left ends, which are below `left_count`.
+    """Return a largest set of edges that share no end, by their left ends, which are below `left_part_count`.
 
     Each left end looks for a free right end; where there is none, for one whose partner can have another one (a
     breadth-first search of an augmenting path). `spend_steps` counts the steps.
@@ -18,7 +18,7 @@ def find_maximum_matching(
     for left, right in edges:
         rights_of[left].append(right)
     partner: dict[int, int] = {}  # of a right end
-    for left in range(left_count):
+    for left in range(left_part_count):
         came_from: dict[int, int] = {}  # by right end: the left end that looked at it
         looking = deque([left])
         free = None

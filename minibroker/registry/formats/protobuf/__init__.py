@@ -84,7 +84,7 @@ class ProtobufSchema:
         return pool.FindFileByName(OWN_NAME)
 
     def _add_file(
-        self, pool: DescriptorPool, name: str, file: File, known: CollectedNames, added: dict[str, bool]
+        self, pool: DescriptorPool, name: str, file: File, known_names: CollectedNames, added: dict[str, bool]
     ) -> None:
         """Add a file to a pool after those that it imports. Raises InvalidSchema."""
         if name in added:
@@ -94,10 +94,10 @@ class ProtobufSchema:
         added[name] = False
         for imported in (*file.imports, *file.public_imports):
             if imported in self.imported:
-                self._add_file(pool, imported, self.imported[imported], known, added)
+                self._add_file(pool, imported, self.imported[imported], known_names, added)
         try:
             pool.AddSerializedFile(
-                make_descriptor(name, file, ProtoNames(file, known), self.imported).SerializeToString()
+                make_descriptor(name, file, ProtoNames(file, known_names), self.imported).SerializeToString()
             )
         except TypeError as error:  # what the library raises for a file that is not valid
             raise InvalidSchema(str(error)) from None
@@ -121,7 +121,7 @@ def list_incompatibilities(
 ) -> list[str]:
     """Return why `reader` does not read what was written with `writer`, in Confluent's words; nothing if it does.
 
-    Raises TooMuch.
+    Raises ComparisonTooLarge.
     """
     changes = compare_files(writer.file, writer.names, reader.file, reader.names, budget)
     found = [change for change in changes if not change.compatible]

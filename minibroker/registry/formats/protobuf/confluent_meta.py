@@ -41,10 +41,10 @@ def set_meta_options(proto: Message, options: Iterable[Option]) -> None:
     values = option.value
     holder: Any = _make_message_class_with_meta()()
     holder.meta.doc = _format_value(values.get("doc", ""))
-    for each in _convert_to_list(values.get("params")):
+    for each in _make_list_of_value(values.get("params")):
         if isinstance(each, dict):
             holder.meta.params.add(key=_format_value(each.get("key", "")), value=_format_value(each.get("value", "")))
-    holder.meta.tags.extend(map(_format_value, _convert_to_list(values.get("tags"))))
+    holder.meta.tags.extend(map(_format_value, _make_list_of_value(values.get("tags"))))
     proto.MergeFromString(holder.SerializeToString())
 
 
@@ -71,7 +71,7 @@ def _format_value(value: Any) -> str:
     return value.text if isinstance(value, OptionWord) else value if isinstance(value, str) else ""
 
 
-def _convert_to_list(value: Any) -> list[Any]:
+def _make_list_of_value(value: Any) -> list[Any]:
     """Return the values of a field that may be repeated."""
     return value if isinstance(value, list) else [] if value is None else [value]
 

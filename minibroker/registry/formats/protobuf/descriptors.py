@@ -200,11 +200,11 @@ def _check_depth(messages: Iterable[DescriptorProto]) -> None:
 # To descriptors
 
 
-def make_descriptor(name: str, file: File, names: ProtoNames, known: Iterable[str]) -> FileDescriptorProto:
+def make_descriptor(name: str, file: File, names: ProtoNames, known_names: Iterable[str]) -> FileDescriptorProto:
     """Return the descriptor of a file, with those of its imports that are known. Raises InvalidSchema."""
-    known = set(known)
+    known_names = set(known_names)
     proto = _make_file_class()(name=name, package=file.package or "", syntax=file.syntax or "proto2")
-    proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known)
+    proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known_names)
     proto.public_dependency.extend(index for index, each in enumerate(proto.dependency) if each in file.public_imports)
     builder = _DescriptorBuilder(names, file.syntax == "proto3")
     scope = NameScope(file.package or "")

@@ -118,14 +118,14 @@ def is_enum(found_type: FoundType | None) -> bool:
     return found_type is not None and isinstance(found_type.type, EnumType)
 
 
-def _resolve_name(known: Mapping[str, object], name: str, scope: NameScope) -> str | None:
+def _resolve_name(known_names: Mapping[str, object], name: str, scope: NameScope) -> str | None:
     """Return the full name of what is known, or None."""
     if name.startswith("."):
-        return name[1:] if name[1:] in known else None
+        return name[1:] if name[1:] in known_names else None
     around = [*filter(None, scope.package.split(".")), *scope.messages]
     while around:
         full = ".".join((*around, name))
-        if full in known:
+        if full in known_names:
             return full
         around.pop()
-    return name if name in known else None
+    return name if name in known_names else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import ComparingBudget, TooMuch
+from minibroker.registry.formats.comparing_budget import ComparingBudget, ComparisonTooLarge
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.protobuf.proto_names import FoundType, NameScope, ProtoNames, is_enum
 from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, Type
@@ -101,7 +101,7 @@ class ComparedSide(NamedTuple):
 def compare_files(
     original: File, before: ProtoNames, update: File, after: ProtoNames, budget: ComparingBudget | None = None
 ) -> list[ProtoChange]:
-    """Return all changes. Raises TooMuch."""
+    """Return all changes. Raises ComparisonTooLarge."""
     comparison = _FileComparison(budget or ComparingBudget())
     if original.package != update.package:
         comparison.changes.append(ProtoChange("PACKAGE_CHANGED", ()))
@@ -178,7 +178,9 @@ class _FileComparison:
     ) -> None:
         """Compare two messages, but the fields of one that is being compared already."""
         if len(self._open) >= MAXIMUM_DEPTH:
-            raise TooMuch(f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep")
+            raise ComparisonTooLarge(
+                f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep"
+            )
         self._budget.spend_steps(STEPS_OF_A_PAIR * (1 + _measure_message(original) + _measure_message(update)))
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
@@ -325,13 +327,13 @@ def _measure_message(message: Message) -> int:
     return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
 
 
-def _find_removed_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
+def _find_removed_one_ofs(original: Message, update: Message, kept_numbers: Collection[int]) -> set[str]:
     """Return the oneofs that are gone with all of their fields, which a reader survives."""
     names = {one_of.name for one_of in update.one_ofs}
     return {
         one_of.name
         for one_of in original.one_ofs
-        if one_of.name not in names and not any(field.number in kept for field in one_of.fields)
+        if one_of.name not in names and not any(field.number in kept_numbers for field in one_of.fields)
     }
 
 

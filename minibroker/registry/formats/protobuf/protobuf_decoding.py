@@ -46,7 +46,7 @@ def read_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
 
 
 def read_protobuf(
-    schema: ProtobufSchema, indexes: Sequence[int], data: bytes, values: DecodingBudget | None = None
+    schema: ProtobufSchema, indexes: Sequence[int], data: bytes, budget: DecodingBudget | None = None
 ) -> dict[str, Any]:
     """Return the fields of a message by name, with their defaults; of a oneof only the one that is set.
 
@@ -56,7 +56,7 @@ def read_protobuf(
     if len(data) > UNCOUNTED_BYTES:
         check_number_of_values(descriptor, data)
     try:
-        return _convert_fields(GetMessageClass(descriptor).FromString(data), values or DecodingBudget())
+        return _convert_fields(GetMessageClass(descriptor).FromString(data), budget or DecodingBudget())
     except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
         raise InvalidData(f"the data is no {descriptor.full_name}: {error}") from None
 
@@ -76,35 +76,35 @@ def find_message(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
     return schema.descriptor.pool.FindMessageTypeByName(".".join(names))
 
 
-def _convert_fields(message: Message, values: DecodingBudget) -> dict[str, Any]:
+def _convert_fields(message: Message, budget: DecodingBudget) -> dict[str, Any]:
     """Return the fields of a message."""
-    values.count_values(len(message.DESCRIPTOR.fields))
+    budget.count_values(len(message.DESCRIPTOR.fields))
     return {
-        field.name: _convert_value(field, getattr(message, field.name), values)
+        field.name: _convert_value(field, getattr(message, field.name), budget)
         for field in message.DESCRIPTOR.fields
         if not field.has_presence or message.HasField(field.name)
     }
 
 
-def _convert_value(field: Any, value: Any, values: DecodingBudget) -> Any:
+def _convert_value(field: Any, value: Any, budget: DecodingBudget) -> Any:
     """Return the value of a field."""
     if not field.is_repeated:
-        return _convert_single_value(field, value, values)
-    values.count_values(len(value))
+        return _convert_single_value(field, value, budget)
+    budget.count_values(len(value))
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         item = entry.fields_by_name["value"]
-        return {key: _convert_single_value(item, value[key], values) for key in value}
-    return [_convert_single_value(field, each, values) for each in value]
+        return {key: _convert_single_value(item, value[key], budget) for key in value}
+    return [_convert_single_value(field, each, budget) for each in value]
 
 
-def _convert_single_value(field: Any, value: Any, values: DecodingBudget) -> Any:
+def _convert_single_value(field: Any, value: Any, budget: DecodingBudget) -> Any:
     """Return one value of a field."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
-            values.count_values(value.ByteSize() // LEAST_BYTES)
+            budget.count_values(value.ByteSize() // LEAST_BYTES)
             return _make_json_form(value)
-        return _convert_fields(value, values)
+        return _convert_fields(value, budget)
     if field.enum_type is not None:
         named = field.enum_type.values_by_number.get(value)
         return value if named is None else named.name
@@ -155,13 +155,13 @@ def check_number_of_values(descriptor: Descriptor, data: bytes) -> None:
             place += FIXED_BYTES.get(kind, len(data))
 
 
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return an integer, and the place behind it; what is cut off is 0."""
     number = 0
-    for index, byte in enumerate(data[place : place + MOST_VARINT_BYTES]):
+    for index, byte in enumerate(data[position : position + MOST_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return number, place + index + 1
+            return number, position + index + 1
     return 0, len(data)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.registry.formats.comparing_budget import TooMuch
+from minibroker.registry.formats.comparing_budget import ComparisonTooLarge
 from minibroker.registry.formats.protobuf import list_incompatibilities, parse
 from minibroker.registry.formats.protobuf.protobuf_comparing import compare_files
 from tests.cases import for_each
@@ -174,5 +174,5 @@ def test_too_large_comparisons_are_rejected() -> None:
     messages = "\n".join(f"message M{number} {{ {fields} }}" for number in range(100))
     other = f"{SYNTAX}package m;\n{messages}"
     schema = parse(SYNTAX + 'import "m.proto"; message U { m.M0 a = 1; }', {"m.proto": other})
-    with pytest.raises(TooMuch, match="too large"):
+    with pytest.raises(ComparisonTooLarge, match="too large"):
         list_incompatibilities(schema, schema)
