@@ -69,14 +69,14 @@ def format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def bind_address(address: HostPort, *, listens: bool = True, shared: bool = False) -> socket.socket:
+def bind_address(address: HostPort, *, listens: bool = True, shares_port: bool = False) -> socket.socket:
     """Return a socket with the address, which listens. Raises OSError with a line for people.
 
-    With `shared`, another such socket that does not listen may have the same address.
+    With `shares_port`, another such socket that does not listen may have the same address.
     """
     listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        reuse_address(listening, shared=shared)
+        reuse_address(listening, shared=shares_port)
         listening.bind(address)
         if listens:
             listening.listen()

@@ -48,9 +48,9 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
 
 
 def test_a_port_is_reserved_and_then_listened_on() -> None:
-    with bind_address(HostPort(), listens=False, shared=True) as reserved:
+    with bind_address(HostPort(), listens=False, shares_port=True) as reserved:
         address = HostPort(*reserved.getsockname())
-        with bind_address(address, shared=True) as listening:
+        with bind_address(address, shares_port=True) as listening:
             assert listening.getsockname() == address
 
 

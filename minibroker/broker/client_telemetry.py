@@ -222,7 +222,7 @@ class ClientTelemetry:
 
     # --- what is known --------------------------------------------------------------------------
 
-    def iterate_client_metrics(
+    def iterate_pushed_client_metrics(
         self, client_id: str | None = None, *, connected_only: bool = False
     ) -> Iterator[ClientMetric]:
         """Yield what clients pushed, those of a client id or all, or only those of connected clients."""

@@ -156,7 +156,7 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_partition_log(partition)
-                partition.hold_or_release_high_watermark()
+                partition.hold_high_watermark_while_under_min_isr()
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
@@ -227,7 +227,7 @@ class Cluster:
         self.image.copy_topic_from_image(topic, beside)
         self.apply_configs_to_topic(self.image.topics[name])
         for log in logs:
-            topic.partitions[log.partition].hold_or_release_high_watermark()
+            topic.partitions[log.partition].hold_high_watermark_while_under_min_isr()
         self._apply_committed_records()
 
     @property
@@ -293,7 +293,7 @@ class Cluster:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
-            partition.hold_or_release_high_watermark()
+            partition.hold_high_watermark_while_under_min_isr()
             if partition.has_local_log:
                 key = partition.topic, partition.leader_id
                 if key not in made:

@@ -64,8 +64,8 @@ class BindError(StartError):
     """An address on which the broker cannot listen."""
 
 
-def bind_listener(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
-    """Bind the address of the listener, which `reserved` says another socket reserves for us. Raises BindError."""
+def bind_listener(listener: Listener, broker_settings: Any, *, is_port_reserved: bool = False) -> BoundListener:
+    """Bind a listener; `is_port_reserved` says that another socket holds its port for us. Raises BindError."""
     host = listener.host or "::"
     try:
         # A text would be encoded by a codec that takes a millisecond to import.
@@ -77,13 +77,13 @@ def bind_listener(listener: Listener, settings: Any, *, reserved: bool = False) 
             raise BindError(f"cannot listen on {listener.host}: {error.strerror}") from None
         host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
     try:
-        reuse_address(bound, shared=reserved)
-        _configure_listening_socket(bound, settings)
+        reuse_address(bound, shared=is_port_reserved)
+        _configure_listening_socket(bound, broker_settings)
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((host, listener.port))
         # The backlog exists before the address is announced, so that no client is rejected meanwhile.
-        bound.listen(settings["socket.listen.backlog.size"])
+        bound.listen(broker_settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
         reason = explain_bind_error(error, " in listeners")

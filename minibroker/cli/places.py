@@ -164,7 +164,7 @@ def find_offsets_at(
         if where.kind == "earliest":
             offsets[each] = first[each]
         elif where.kind == "offset":
-            offsets[each] = limit_offset_to_log(each, where.number, first[each], next_ones[each])
+            offsets[each] = clamp_offset_to_log(each, where.number, first[each], next_ones[each])
         elif where.kind == "back":
             offsets[each] = max(first[each], next_ones[each] - where.number)
         else:
@@ -178,7 +178,7 @@ def _choose_place_of_partition(index: int, places: Sequence[PartitionPlace], def
     return [PartitionPlace(default), *of_all, *of_this][-1]
 
 
-def limit_offset_to_log(partition: TopicPartition, offset: int, earliest: int, latest: int) -> int:
+def clamp_offset_to_log(partition: TopicPartition, offset: int, earliest: int, latest: int) -> int:
     """Return the offset in the log that is nearest to the wanted one; if it is another, say so on stderr."""
     nearest = min(max(offset, earliest), latest)
     if nearest != offset:

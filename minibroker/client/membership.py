@@ -118,7 +118,9 @@ class GroupMembership:
     def _join_group(self) -> Any:
         """Return the answer to JoinGroup, which comes when all members have joined."""
         subscription = ConsumerProtocolSubscription(topics=self._topics)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_with_version(subscription))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(
+            name=ASSIGNOR, metadata=encode_message_with_version(subscription)
+        )
         while True:
             answer = self._send_request_to_coordinator(
                 JoinGroupRequest(
@@ -236,7 +238,7 @@ def _group_by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
-def encode_with_version(message: Message) -> bytes:
+def encode_message_with_version(message: Message) -> bytes:
     """Return a message of the embedded protocol, with its version before it."""
     return _VERSION.pack(EMBEDDED_VERSION) + message.encode(EMBEDDED_VERSION)
 
@@ -251,7 +253,7 @@ def encode_assignment(partitions: Iterable[Partition]) -> bytes:
     """Return the assignment of a member."""
     of_topic = ConsumerProtocolAssignment.TopicPartition
     topics = [of_topic(topic=topic, partitions=some) for topic, some in _group_by_topic(partitions).items()]
-    return encode_with_version(ConsumerProtocolAssignment(assigned_partitions=topics))
+    return encode_message_with_version(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
 def decode_assignment(data: bytes) -> list[Partition]:

@@ -204,7 +204,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_par
 '''
 
 
-def make_copyable_texts(exchange: Exchange, servers: str, get_topic_name: GetTopicName) -> dict[str, str]:
+def make_texts_to_repeat_request(exchange: Exchange, servers: str, get_topic_name: GetTopicName) -> dict[str, str]:
     """Return the forms of a request by their names."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
@@ -326,10 +326,10 @@ def make_frame_routes(
     frames: FrameSource,
     get_topic_name: GetTopicName,
     closing_event: asyncio.Event,
-    servers: Callable[[], str],
-    state: DescribeState | None = None,
+    get_bootstrap_servers: Callable[[], str],
+    describe_state: DescribeState | None = None,
 ) -> Routes:
-    """Return the paths of the view. `servers` is HOST:PORT for the copies of a frame."""
+    """Return the paths of the view. `get_bootstrap_servers` is HOST:PORT for the copies of a frame."""
     routes = Routes("/frames")
 
     @routes.get("/grammar")
@@ -340,7 +340,7 @@ def make_frame_routes(
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
         """Return all frames after a number, then new ones as they come."""
-        stream = iterate_events(FrameFeed(frames, get_topic_name, after), state, closing_event)
+        stream = iterate_events(FrameFeed(frames, get_topic_name, after), describe_state, closing_event)
         return Answer(stream, kind="text/event-stream; charset=utf-8", headers=NO_CACHE)
 
     @routes.get("/{number}")
@@ -349,14 +349,14 @@ def make_frame_routes(
         exchange = frames.get_exchange(number)
         if exchange is None:
             raise LookupError(f"there is no frame {number} (any more)")
-        address = servers()
+        address = get_bootstrap_servers()
 
         def describe_frame() -> dict[str, Any]:
             return {
                 "row": make_frame_row(exchange, get_topic_name),
                 "refusals": exchange.refusals,
                 "effects": describe_effects(exchange, get_topic_name),
-                "copies": make_copyable_texts(exchange, address, get_topic_name),
+                "copies": make_texts_to_repeat_request(exchange, address, get_topic_name),
                 **explain_exchange(exchange),
             }
 

@@ -20,7 +20,7 @@ from minibroker.client.membership import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
-    encode_with_version,
+    encode_message_with_version,
 )
 from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, AbortedProducers
 from minibroker.lab.clients import LabClient
@@ -99,7 +99,7 @@ class Consumer(LabClient):
 
     async def _try_to_join(self) -> bool:
         """Ask to join; return whether that was enough."""
-        subscription = encode_with_version(ConsumerProtocolSubscription(topics=[self.topic]))
+        subscription = encode_message_with_version(ConsumerProtocolSubscription(topics=[self.topic]))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
         joined = await self.send_request_to_coordinator(
             "group",

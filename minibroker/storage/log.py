@@ -272,7 +272,7 @@ class Log(LogEnd):
         """
         if self._active in old_segments:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
-        place = self._segments.find_slice_of_segments(old_segments)
+        place = self._segments.find_slice_of_adjacent_segments(old_segments)
         with self._raise_disk_errors_as_kafka_errors("replace segments"):
             new_segment.change_file_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         self._segments.replace_segments_in_slice(place, new_segment)

@@ -52,7 +52,7 @@ class LogSegments:
         index = self.all.index(segment)
         del self.all[index], self.base_offsets[index]
 
-    def find_slice_of_segments(self, adjacent_segments: Sequence[Segment]) -> slice:
+    def find_slice_of_adjacent_segments(self, adjacent_segments: Sequence[Segment]) -> slice:
         """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
         index = self.all.index(adjacent_segments[0])
         place = slice(index, index + len(adjacent_segments))

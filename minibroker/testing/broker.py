@@ -214,7 +214,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         Clients push what `collect_client_metrics` asks for, and once more when they close.
         """
-        return list(self.running.cluster.telemetry.iterate_client_metrics(client_id))
+        return list(self.running.cluster.telemetry.iterate_pushed_client_metrics(client_id))
 
     @immediate
     def use_certificate(self, kind: str) -> None:

@@ -37,7 +37,7 @@ class WriteFlowControl:
         self._writable.set()
 
     @property
-    def write_paused(self) -> bool:
+    def is_writing_paused(self) -> bool:
         """Whether what was written waits."""
         return not self._writable.is_set()
 

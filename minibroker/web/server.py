@@ -78,7 +78,7 @@ class StalledConnections:
 def _waits_for_application(connection: Any) -> bool:
     """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
     cycle, is_over = connection.cycle, connection.transport.is_closing()  # which lasts until all is read
-    return cycle is not None and not (cycle.response_complete or is_over or connection.flow.write_paused)
+    return cycle is not None and not (cycle.response_complete or is_over or connection.flow.is_writing_paused)
 
 
 class Server:
@@ -88,7 +88,7 @@ class Server:
         """Choose the port. A connection whose client does nothing for a time is cut. Raises OSError."""
         self._idle_seconds = idle_seconds
         self._host = address.host
-        self._reserved = bind_address(address, listens=False, shared=True)
+        self._reserved = bind_address(address, listens=False, shares_port=True)
         self.port: int = self._reserved.getsockname()[1]
         self._connections: OpenConnections | None = None
         self._server: asyncio.Server | None = None
@@ -106,7 +106,7 @@ class Server:
         """Serve from now on. Raises OSError, and ImportError without h11."""
         if is_library_missing("h11"):
             raise ImportError("h11")
-        listening = bind_address(HostPort(self._host, self.port), shared=True)
+        listening = bind_address(HostPort(self._host, self.port), shares_port=True)
         self._tls = tls is not None
         self._connections = connections = OpenConnections(application)
         loop = asyncio.get_running_loop()

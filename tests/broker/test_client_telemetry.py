@@ -73,7 +73,9 @@ class Pusher:
 
 
 def kept(harness: Harness, client_id: str = "test", **more: Any) -> dict[str, float]:
-    return {each.name: each.value for each in harness.cluster.telemetry.iterate_client_metrics(client_id, **more)}
+    return {
+        each.name: each.value for each in harness.cluster.telemetry.iterate_pushed_client_metrics(client_id, **more)
+    }
 
 
 # --- who is asked for what ------------------------------------------------------------------------

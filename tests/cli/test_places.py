@@ -12,8 +12,8 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.places import (
     PartitionPlace,
+    clamp_offset_to_log,
     find_offsets_at,
-    limit_offset_to_log,
     list_partitions,
     parse_offset_or_time,
     parse_topics,
@@ -80,7 +80,7 @@ def test_an_invalid_position_is_rejected(text: str) -> None:
 def test_an_offset_outside_the_log_is_moved_into_it_with_a_note(
     wanted: int, expected: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert limit_offset_to_log(PLACE, wanted, 2, 10) == expected
+    assert clamp_offset_to_log(PLACE, wanted, 2, 10) == expected
     assert ("orders-1" in capsys.readouterr().err) == (wanted != expected)
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from minibroker.explorer.effects import describe_effects
 from minibroker.explorer.explorer_routes import FOLDER
-from minibroker.explorer.frames_view import COLUMNS, FrameFeed, list_filter_words, make_copyable_texts
+from minibroker.explorer.frames_view import COLUMNS, FrameFeed, list_filter_words, make_texts_to_repeat_request
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
@@ -132,7 +132,7 @@ def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
 def test_a_frame_can_be_copied_as_hex_json_python_and_kcat_commands(explored: Broker) -> None:
     produce(explored, "orders", b"it's\n")
     exchange = last(explored, "Produce")
-    copies = make_copyable_texts(exchange, "127.0.0.1:9092", lambda _: None)
+    copies = make_texts_to_repeat_request(exchange, "127.0.0.1:9092", lambda _: None)
     assert bytes.fromhex(copies["hex"])[4:] == exchange.request_bytes
     assert copies["kcat"] == r"printf %b $'it\047s\012' | kcat -b 127.0.0.1:9092 -P -t orders -p 0 -k key"
     assert list(copies) == ["hex", "JSON", "Python", "kcat"]
@@ -142,7 +142,7 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
     explored.create_topic("orders")
     produce(explored)
     exchange = last(explored, "Metadata")
-    program = make_copyable_texts(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
+    program = make_texts_to_repeat_request(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
@@ -161,4 +161,6 @@ def test_nothing_follows_the_journal_while_no_explorer_is_open() -> None:
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
 def test_a_large_frame_is_not_copied(api_key: ApiKey) -> None:
-    assert make_copyable_texts(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
+    assert (
+        make_texts_to_repeat_request(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
+    )

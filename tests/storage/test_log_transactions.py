@@ -293,7 +293,7 @@ def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> Non
 
 def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("numpy")  # the verifier is the pipeline's
-    from minibroker.pipeline.verifying.checkpoint_checks import find_wrong_counts
+    from minibroker.pipeline.verifying.checkpoint_checks import find_wrong_aborted_counts
 
     settings = LogSettings(cleanup_policy=COMPACT)
     log = open_at(tmp_path, settings)
@@ -306,10 +306,10 @@ def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.L
     clean(log)
     log.close_without_flush()
     log = open_at(tmp_path, settings, clean=False)
-    assert list(find_wrong_counts(str(tmp_path), [0, 4])) == []
+    assert list(find_wrong_aborted_counts(str(tmp_path), [0, 4])) == []
     append(log, batch(1))
     log.close()
-    assert list(find_wrong_counts(str(tmp_path), [0, 4])) == []
+    assert list(find_wrong_aborted_counts(str(tmp_path), [0, 4])) == []
     caplog.clear()
     open_at(tmp_path, settings)
     assert not caplog.records

@@ -43,7 +43,7 @@ def test_segments_are_added_at_the_end_and_removed_anywhere(segments: LogSegment
 
 def test_neighbouring_segments_are_replaced_by_one(segments: LogSegments, tmp_path: Path) -> None:
     new = segment(tmp_path, 15)
-    segments.replace_segments_in_slice(segments.find_slice_of_segments(segments.all[:2]), new)
+    segments.replace_segments_in_slice(segments.find_slice_of_adjacent_segments(segments.all[:2]), new)
     assert segments.base_offsets == [15, 30]
     assert segments.all[0] is new
 
@@ -52,4 +52,4 @@ def test_segments_that_are_not_neighbours_cannot_be_replaced(segments: LogSegmen
     first, second, third = segments.all
     for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
         with pytest.raises(ValueError):
-            segments.find_slice_of_segments(group)
+            segments.find_slice_of_adjacent_segments(group)

@@ -25,10 +25,10 @@ class Connection:
     """A connection of a server, as a client left it."""
 
     def __init__(
-        self, cycle: Any = None, unsent_bytes: int = 0, *, write_paused: bool = False, is_closing: bool = False
+        self, cycle: Any = None, unsent_bytes: int = 0, *, is_writing_paused: bool = False, is_closing: bool = False
     ) -> None:
         self.cycle = cycle
-        self.flow = SimpleNamespace(write_paused=write_paused)
+        self.flow = SimpleNamespace(is_writing_paused=is_writing_paused)
         self.transport = self
         self.unsent_bytes = unsent_bytes
         self.is_closing = lambda: is_closing
@@ -61,7 +61,7 @@ def swept(connection: Connection, times: int = 3) -> bool:
     [
         Connection(),
         Connection(request(answered=True), 5),
-        Connection(request(answered=False), 5, write_paused=True),
+        Connection(request(answered=False), 5, is_writing_paused=True),
         Connection(request(answered=False), 5, is_closing=True),
     ],
     ids=["no request", "an answer that is not read", "an answer that cannot be sent", "a refusal that is not read"],

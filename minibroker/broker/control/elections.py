@@ -37,13 +37,13 @@ def make_partition_change(
     """Return a change of the partition, based on the live nodes without those in `absent_nodes`."""
     topic = partition.topic
 
-    def may_lead(node: int) -> bool:
+    def may_node_lead(node: int) -> bool:
         return node in cluster.nodes and node not in absent_nodes and not partition.is_offline
 
     minimum = None
     if cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         minimum = min(topic.min_insync_replicas, len(topic.partitions[0].replicas))
-    return PartitionChange(partition, may_lead, minimum)
+    return PartitionChange(partition, may_node_lead, minimum)
 
 
 def commit_partition_changes(
@@ -62,7 +62,7 @@ def commit_partition_changes(
         cluster.open_log_if_hosted(partition)
         if change.leader != LEADER_UNCHANGED:
             cluster.on_leader_changed(partition)
-        partition.hold_or_release_high_watermark()
+        partition.hold_high_watermark_while_under_min_isr()
         partition.wake_all_waiters()
 
 

@@ -101,7 +101,7 @@ class LogMoves:
         segment = copy.find_segment_to_copy()
         if segment is not None:
             self._run_move_work_in_thread(
-                move, copy.make_copy_work_of_segment(segment), partial(copy.count_copied_part, segment)
+                move, copy.make_copy_work_of_segment(segment), partial(copy.record_copied_part_of_segment, segment)
             )
         elif (sync := copy.make_sync_work_of_segments()) is not None:
             self._run_move_work_in_thread(move, sync, lambda: None)
@@ -175,7 +175,7 @@ class LogMoves:
         partition.log = new
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
-        partition.hold_or_release_high_watermark()
+        partition.hold_high_watermark_while_under_min_isr()
         old.flusher.transfer_requests_to_successor(new.flusher)
         partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:

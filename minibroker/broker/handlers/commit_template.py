@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
 from minibroker.broker.network.output_items import ErrorAnswerItems
-from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
+from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, encode_response_start
 from minibroker.broker.turn import AppendWait, find_append_failure, find_failure_of_pending_batches
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
@@ -87,14 +87,14 @@ class OffsetCommitTemplate:
         self._answer = self._encode_answer(0, response)[START_BYTES:]
 
     def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
-        start = make_answer_start(get_response_header_version(self.key, self.version))
+        start = encode_response_start(get_response_header_version(self.key, self.version))
         return encode_answer(response, self.version, start, correlation_id)[0]
 
     def make_answer_frame(self, correlation_id: int, failure: KafkaError | None) -> Any:
         """Return the frame of the answer, with the error for all partitions if the write has failed."""
         if failure is None:
             return SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer
-        header_bytes = len(make_answer_start(get_response_header_version(self.key, self.version))) - START_BYTES
+        header_bytes = len(encode_response_start(get_response_header_version(self.key, self.version))) - START_BYTES
         response = OffsetCommitResponse.decode(self._answer[header_bytes:], self.version)
         for topic in response.topics:
             for partition in topic.partitions:

@@ -125,7 +125,7 @@ class FetchReading:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             context.authorize_topic(READ_TOPIC, fetched_partition.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
-                return self._read_partition_or_name_replica(fetched_partition, bytes_left)
+                return self._read_partition_or_name_preferred_replica(fetched_partition, bytes_left)
             return self._read_led_partition(
                 fetched_partition,
                 context.get_led_partition(fetched_partition.topic, fetched_partition.index),
@@ -144,7 +144,7 @@ class FetchReading:
         other = self.context.find_partition(name, fetched_partition.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def _read_partition_or_name_replica(
+    def _read_partition_or_name_preferred_replica(
         self, fetched_partition: FetchedPartition, bytes_left: int | None
     ) -> tuple[PartitionAnswer, int]:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_read_partition`."""

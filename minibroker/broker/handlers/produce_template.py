@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.output_items import ErrorAnswerItems
 from minibroker.broker.requests.context import RefusalReason, log_refusal_reason
-from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
+from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, encode_response_start
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
 from minibroker.broker.turn import find_failure_of_pending_batches
@@ -126,7 +126,7 @@ class Template(ABC):
 
     def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
         """Return the frame of an answer."""
-        start = make_answer_start(get_response_header_version(self.key, self.version))
+        start = encode_response_start(get_response_header_version(self.key, self.version))
         return encode_answer(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
 

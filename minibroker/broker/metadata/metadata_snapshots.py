@@ -66,9 +66,9 @@ def _iterate_records(batch: Bytes) -> Iterator[Record]:
     return iterate_records_of_batch(batch)
 
 
-def find_kraft_version(data: bytes, before: int) -> int:
+def find_kraft_version(data: bytes, previous_level: int) -> int:
     """Return the level of kraft.version after the control batches among complete batches. Raises KafkaError."""
-    level = before
+    level = previous_level
     for position, header in iterate_batches(data):
         if header.is_control:
             for record in _iterate_records(memoryview(data)[position : position + header.size_bytes]):

@@ -131,7 +131,7 @@ class Partition:
         if self.is_under_min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
-    def hold_or_release_high_watermark(self) -> None:
+    def hold_high_watermark_while_under_min_isr(self) -> None:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
         held = self.is_under_min_isr
         if self.has_local_log and self.log.is_watermark_held != held:

@@ -250,7 +250,7 @@ def _make_sampler_of_cleaner(name: str) -> Callable[[MetricSources], Iterator[Sa
 
 
 def _sample_client_metrics(sources: MetricSources) -> Iterator[Sample]:
-    for metric in sources.cluster.telemetry.iterate_client_metrics(connected_only=True):
+    for metric in sources.cluster.telemetry.iterate_pushed_client_metrics(connected_only=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 

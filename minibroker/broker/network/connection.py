@@ -260,7 +260,7 @@ class Connection:
             if stop > end:
                 break
             if ran == 1:
-                stop_at = self._pipelines.get_turn_deadline()
+                stop_at = self._pipelines.get_deadline_of_turn()
             if ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX_BYTES : stop])
@@ -360,7 +360,7 @@ class Connection:
     def count_delayed_request_bytes(self) -> None:
         """Count the delayed request if it stays in memory until it is answered."""
         if self._delayed is not None and self._delayed.holds_decoded_request:
-            self._budget.purgatory.add_request(self, self._request_bytes)
+            self._budget.purgatory.add_delayed_request(self, self._request_bytes)
 
     def disconnect_unless_answered(self, reason: str) -> None:
         """Close the connection in the next turn unless its delayed request is answered before."""
@@ -375,7 +375,7 @@ class Connection:
     def _remove_delayed_operation(self) -> DelayedOperation[Any] | None:
         """Remove and return the delayed request, if there is one."""
         delayed, self._delayed = self._delayed, None
-        self._budget.purgatory.remove_request(self)
+        self._budget.purgatory.remove_delayed_request(self)
         return delayed
 
     def send_delayed_answer(self, items: list[Any] | None) -> None:

@@ -82,7 +82,7 @@ class FrameMemoryPool:
 
     def drop_stalled_frames_until_room(self, waiting_frames: Iterable[PartialFrame]) -> None:
         """Drop frames that have hardly grown for a while, until the waiting ones have room."""
-        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._count_growth_bytes, waiting_frames))
+        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._count_bytes_to_reserve, waiting_frames))
         since_ms = self._now_ms() - PATIENCE_MS
         while lacking_bytes > 0 and self._growing:
             frame, grew_ms = next(iter(self._growing.items()))
@@ -113,10 +113,10 @@ class FrameMemoryPool:
         oldest = self._find_oldest()
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
-            free_bytes -= self._count_growth_bytes(oldest)
+            free_bytes -= self._count_bytes_to_reserve(oldest)
             self._call_back_waiting_frame(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
-            free_bytes -= self._count_growth_bytes(waiting)
+            free_bytes -= self._count_bytes_to_reserve(waiting)
             if free_bytes < 0:
                 break
             self._call_back_waiting_frame(waiting)
@@ -125,7 +125,7 @@ class FrameMemoryPool:
         self.record_progress(frame)
         self.waiting.pop(frame)()
 
-    def _count_growth_bytes(self, frame: PartialFrame) -> int:
+    def _count_bytes_to_reserve(self, frame: PartialFrame) -> int:
         return frame.choose_next_buffer_bytes() - self._holders.get(frame, 0)
 
 

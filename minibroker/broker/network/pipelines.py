@@ -34,7 +34,7 @@ class ConnectionQueue:
         self._line: dict[ResumableConnection, None] = {}
         self._stop_at = 0.0  # 0: nothing has asked in this turn
 
-    def get_turn_deadline(self) -> float:
+    def get_deadline_of_turn(self) -> float:
         """Return until when, by the monotonic clock, this turn of the loop may run requests behind a first one."""
         if not self._stop_at:
             self._stop_at = time.monotonic() + TURN_SECONDS

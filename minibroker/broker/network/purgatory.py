@@ -27,20 +27,20 @@ class Purgatory:
         self.held_bytes = 0
         self._held: dict[WaitingClient, int] = {}
 
-    def add_request(self, client: WaitingClient, size_bytes: int) -> None:
+    def add_delayed_request(self, client: WaitingClient, size_bytes: int) -> None:
         """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
         if size_bytes <= OWN_BYTES:
             return
-        self.remove_request(client)
+        self.remove_delayed_request(client)
         self._held[client] = size_bytes
         self.held_bytes += size_bytes
         while self.held_bytes > self.limit_bytes:
             largest = max(self._held, key=self._held.__getitem__)
             size_bytes = self._held[largest]
-            self.remove_request(largest)
+            self.remove_delayed_request(largest)
             reason = f"its request of {size_bytes} bytes waits, and with those of others that is more than"
             largest.disconnect_unless_answered(f"{reason} {self.limit_bytes}")
 
-    def remove_request(self, client: WaitingClient) -> None:
+    def remove_delayed_request(self, client: WaitingClient) -> None:
         """Remove the waiting request of `client`."""
         self.held_bytes -= self._held.pop(client, 0)

@@ -30,7 +30,7 @@ from minibroker.broker.requests.routes import (
     encode_answer,
     encode_response,
     encode_response_in_steps,
-    make_answer_start,
+    encode_response_start,
     wait_until_written,
 )
 from minibroker.broker.requests.routes import Outcome as HandlerOutcome
@@ -360,7 +360,7 @@ class Dispatcher:
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):
             answer = interceptor.alter_unsupported_version_response(answer)
-        return encode_answer(answer, 0, make_answer_start(0), correlation_id)
+        return encode_answer(answer, 0, encode_response_start(0), correlation_id)
 
 
 def _has_new_commits(context: RequestContext) -> bool:

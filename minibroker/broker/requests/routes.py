@@ -65,7 +65,7 @@ class Route:
         self.request_class: type[Message] = apis.get_request_class(served.key)
         self._response_class: type[Message] = apis.get_response_class(served.key)
         self.header_version = headers.get_request_header_version(served.key, version)
-        self.answer_start = make_answer_start(headers.get_response_header_version(served.key, version))
+        self.answer_start = encode_response_start(headers.get_response_header_version(served.key, version))
 
     def is_large(self, frame: memoryview) -> bool:
         """Return whether decoding may take more than one step."""
@@ -110,7 +110,7 @@ class Route:
 # --- encoding an answer -------------------------------------------------------------------------
 
 
-def make_answer_start(header_version: int) -> bytes:
+def encode_response_start(header_version: int) -> bytes:
     """Return the start of answers with this header: space for size and correlation id, then the constant part."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
 

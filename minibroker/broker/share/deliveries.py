@@ -227,14 +227,16 @@ class Deliveries:
 
     def _archive_compacted_offsets(self, first: int) -> None:
         """Archive what can be acquired before `first`: compaction has removed it."""
-        for run in list(self._split_and_list_runs(self.find_next_offset(), min(first, self.end_offset) - 1)):
+        for run in list(
+            self._split_runs_at_bounds_and_list_them(self.find_next_offset(), min(first, self.end_offset) - 1)
+        ):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED
         self.drop_final_records()
 
     def _acquire_available_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[AcquiredRecords]:
         taken = []
-        for run in self._split_and_list_runs(first, last):
+        for run in self._split_runs_at_bounds_and_list_them(first, last):
             run.state, run.count = DeliveryState.ACQUIRED, run.count + 1
             run.member_id, run.lock_end_ms = member_id, lock_end_ms
             taken.append(AcquiredRecords(run.first, run.last, run.count))
@@ -280,7 +282,9 @@ class Deliveries:
     def undo_acquisition(self, member_id: str, acquired_records: Iterable[AcquiredRecords]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
         for first, last, _ in acquired_records:
-            for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
+            for run in self._split_runs_at_bounds_and_list_them(
+                max(first, self.start_offset), min(last, self.end_offset - 1)
+            ):
                 if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
                     run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
                     run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
@@ -308,7 +312,7 @@ class Deliveries:
             for start, stop, kind in _iterate_runs_of_equal_type(
                 first + skipped, last, types[skipped:] if len(types) > 1 else types
             ):
-                for run in self._split_and_list_runs(start, stop):
+                for run in self._split_runs_at_bounds_and_list_them(start, stop):
                     run.origin.by_record = run.origin.by_record or len(types) > 1
                     if kind == AcknowledgeType.RENEW:
                         run.lock_end_ms = now_ms + limits.lock_ms
@@ -346,7 +350,9 @@ class Deliveries:
     def archive_offsets(self, first: int, last: int) -> list[StateBatch]:
         """Archive records that no member may see, as their transaction was aborted, and those with dead letters."""
         changed = []
-        for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
+        for run in self._split_runs_at_bounds_and_list_them(
+            max(first, self.start_offset), min(last, self.end_offset - 1)
+        ):
             run.state, run.member_id, run.lock_end_ms = DeliveryState.ARCHIVED, NOBODY, NEVER_MS
             changed.append(run.make_state_batch())
         return changed
@@ -407,7 +413,7 @@ class Deliveries:
             if self._runs[index].first < offset:
                 self._runs.insert(index + 1, self._runs[index].split_at_offset(offset))
 
-    def _split_and_list_runs(self, first: int, last: int) -> list[DeliveryRun]:
+    def _split_runs_at_bounds_and_list_them(self, first: int, last: int) -> list[DeliveryRun]:
         """Return the runs of these in-flight offsets, cut so that they have no others."""
         if last < first:
             return []

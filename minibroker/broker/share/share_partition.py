@@ -76,13 +76,13 @@ class SharePartition:
             self._get_group_config("share.partition.max.record.locks"),
             self._get_group_config("share.record.lock.duration.ms"),
             may_renew=self._get_group_config("share.renew.acknowledge.enable"),
-            has_dead_letters=self._has_dead_letters(),
+            has_dead_letters=self._are_dead_letters_enabled(),
         )
 
     def _get_group_config(self, name: str) -> Any:
         return get_group_config(self._cluster, self.key.group_id, name)
 
-    def _has_dead_letters(self) -> bool:
+    def _are_dead_letters_enabled(self) -> bool:
         level = self._cluster.image.features.get(SHARE_VERSION, 0)
         return level >= FIRST_WITH_DEAD_LETTERS and bool(self._get_group_config(DEAD_LETTER_TOPIC))
 

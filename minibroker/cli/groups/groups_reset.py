@@ -22,7 +22,7 @@ from minibroker.cli.groups.groups_facts import (
 )
 from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.places import RequestedTopic, limit_offset_to_log, list_partitions, parse_topics
+from minibroker.cli.places import RequestedTopic, clamp_offset_to_log, list_partitions, parse_topics
 from minibroker.cli.shared import (
     NamedCommand,
     make_json_option,
@@ -208,7 +208,7 @@ def _plan_offset_changes(
     for place in partitions:
         current = positions.get(place)
         offset = target.choose_offset(place, current, earliest[place], latest[place], at_time.get(place))
-        new = limit_offset_to_log(place, offset, earliest[place], latest[place]) if target.is_limited_to_log else offset
+        new = clamp_offset_to_log(place, offset, earliest[place], latest[place]) if target.is_limited_to_log else offset
         moves.append(OffsetMove(*place, current, new))
     return moves
 

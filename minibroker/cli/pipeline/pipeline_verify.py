@@ -64,7 +64,9 @@ def verify(
     from minibroker.pipeline.verifying import log_files
 
     in_use, wanted = log_files.is_in_use(path), _select_checks(checks, skip)
-    plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
+    plan = log_files.plan_verification_of_directory(
+        path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use
+    )
     if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _collect_findings(plan, engine, master, conf)

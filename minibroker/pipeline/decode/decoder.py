@@ -185,7 +185,7 @@ class RecordsDecoder(_Decoder):
 
     def decode_remaining_batches(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._report_damage_among(self._chunk_gatherer.decode_gathered())
+        return self._report_damage_among(self._chunk_gatherer.decode_gathered_batches())
 
     def decode_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RecordBatches:
         """Yield the rows as chunks get full. Raises `CorruptData`."""

@@ -244,16 +244,16 @@ class ChunkGatherer:
             if first == last:
                 continue
             if kinds[first] == BatchKind.OLD:
-                yield from self.decode_gathered()
+                yield from self.decode_gathered_batches()
                 yield from self._decode_old_messages(view, some, origin)
             elif kinds[first] == BatchKind.COMPRESSED:
                 yield from self._decompress_batches(view, some, origin)
             else:
                 yield from self._gather_or_decode_plain_batches(view, some, origin)
             if self._held_bytes >= self._chunk_bytes:
-                yield from self.decode_gathered()
+                yield from self.decode_gathered_batches()
 
-    def decode_gathered(self, data: UInt8s | None = None) -> RowsOrDamage:
+    def decode_gathered_batches(self, data: UInt8s | None = None) -> RowsOrDamage:
         """Decode what was gathered and copied, or else is in `data`."""
         held, self._held, self._held_bytes = self._held, [], 0
         if self._parts:
@@ -277,7 +277,7 @@ class ChunkGatherer:
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         if not self._parts and 2 * (last - first) >= self._chunk_bytes:
             self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, origin)
-            yield from self.decode_gathered(np.frombuffer(view, np.uint8))
+            yield from self.decode_gathered_batches(np.frombuffer(view, np.uint8))
             return
         start = headers.position - first + self._append_bytes_to_chunk(bytes(view[first:last]))
         self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, origin)
@@ -300,7 +300,7 @@ class ChunkGatherer:
                 at = np.array(edges, np.int64)
                 self._add_batches_at(headers.select_batches(slice(first, first + len(at) - 1)), at[:-1], at[1:], origin)
                 if damage is not None or is_full:
-                    yield from self.decode_gathered()
+                    yield from self.decode_gathered_batches()
                 edges, first = [self._held_bytes], index + 1
             if damage is not None:
                 yield damage

@@ -163,7 +163,7 @@ class LogTransactions:
 def _read_trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     """Return the entries of the `.txnindex` files of the first segments, up to the last segment or a damaged file."""
     found: list[list[AbortedTransaction]] = []
-    safe_end = _find_safe_end(view.log)
+    safe_end = _find_trusted_end_offset(view.log)
     for index, segment in enumerate(view.segments[:-1]):
         end = view.get_end_offset_of_segment(index)
         entries = _read_transaction_index(segment, end) if end <= safe_end else None
@@ -173,7 +173,7 @@ def _read_trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     return found
 
 
-def _find_safe_end(log: FoundLog) -> int:
+def _find_trusted_end_offset(log: FoundLog) -> int:
     """Return the offset up to which a broker would trust the log: its end, after a clean stop."""
     if DISK.exists(f"{log.log_directory}/{CLEAN_SHUTDOWN}"):
         return MAX_OFFSET

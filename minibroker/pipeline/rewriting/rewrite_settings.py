@@ -53,7 +53,7 @@ class TargetForm(NamedTuple):
     codec: Compression
 
 
-def choose_target(header: BatchHeader, settings: RewriteSettings) -> TargetForm:
+def choose_target_form(header: BatchHeader, settings: RewriteSettings) -> TargetForm:
     """Return the target of a batch by its header."""
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     is_same = codec == header.compression and (settings.level is None or not codec)

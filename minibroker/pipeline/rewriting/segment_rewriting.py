@@ -13,7 +13,7 @@ from typing import NamedTuple
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import BatchConverter, SourceBatch
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target_form
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.varints import Bytes
@@ -96,7 +96,7 @@ class SegmentRewriter:
         chunk: list[SourceBatch] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
         for batch in self._iterate_sound_batches():
-            chunk.append(SourceBatch(batch.header, batch.data, choose_target(batch.header, self._settings)))
+            chunk.append(SourceBatch(batch.header, batch.data, choose_target_form(batch.header, self._settings)))
             chunk_bytes += len(batch.data)
             if chunk_bytes >= limit_bytes:
                 self._write_chunk(converter, chunk)

@@ -194,7 +194,7 @@ def _explain_other_owner(node_id: int, directory_id: str | None, metadata: Clust
     return f"it is of another cluster or node: no broker in the metadata log has directory.id={directory_id}"
 
 
-def find_wrong_counts(directory: str, bases: Iterable[int]) -> Iterator[Problem]:
+def find_wrong_aborted_counts(directory: str, bases: Iterable[int]) -> Iterator[Problem]:
     """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
 
     A file may have more entries: those since the segment was last closed.

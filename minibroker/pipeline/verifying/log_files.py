@@ -145,7 +145,7 @@ def is_in_use(path: str) -> bool:
     return held is None
 
 
-def plan_directory(
+def plan_verification_of_directory(
     path: str,
     *,
     topics: Collection[str] = (),

@@ -13,7 +13,7 @@ from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying import transaction_checks
 from minibroker.pipeline.verifying.checkpoint_checks import (
-    find_wrong_counts,
+    find_wrong_aborted_counts,
     find_wrong_epochs,
     find_wrong_topic_id,
     read_epochs,
@@ -201,7 +201,7 @@ class _PartitionChecks:
             self.findings.add_problem(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
         if ABORTED_TRANSACTIONS_CHECKPOINT in plan.names:
             self.findings.add_problems(
-                ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.make_path(""), plan.bases)
+                ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_aborted_counts(plan.make_path(""), plan.bases)
             )
 
     # --- transactions -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.verifying.findings import BY_CODE, Finding
-from minibroker.pipeline.verifying.log_files import DirectoryPlan, PartitionPlan, plan_directory
+from minibroker.pipeline.verifying.log_files import DirectoryPlan, PartitionPlan, plan_verification_of_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -55,7 +55,7 @@ class RepairStep(NamedTuple):
 
 def plan_repair(path: str, engine: Engine | None = None) -> list[RepairStep]:
     """Return what to do for a log directory. Raises `OptionError`, `OSError`."""
-    plan = plan_directory(path)
+    plan = plan_verification_of_directory(path)
     if any(os.path.abspath(path) != each.root for each in plan.partitions):
         raise OptionError(f"{path} is the directory of one partition: name the log directory")
     found = verify_plan(plan, engine)
@@ -122,7 +122,7 @@ def repair_into(path: str, output: str, steps: Sequence[RepairStep]) -> Director
             if offset is not None and name < make_segment_name(step.begin):
                 os.remove(f"{directory}/{name}")
     _write_log_start_offsets(f"{output}/{LOG_START_OFFSET_CHECKPOINT}", begins)
-    return plan_directory(output)
+    return plan_verification_of_directory(output)
 
 
 def _write_log_start_offsets(file: str, log_starts: Mapping[TopicPartition, int]) -> None:

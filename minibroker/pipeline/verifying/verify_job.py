@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.verifying import segment_checks
 from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
-from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_directory
+from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_verification_of_directory
 from minibroker.pipeline.verifying.partition_checks import collect_findings
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
@@ -52,7 +52,7 @@ def verify(
     `topics` limits them. `compacted` names compacted topics beside those in the directory's metadata. Raises
     `OptionError`, and `OSError`, also if files disappear in the meantime.
     """
-    plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
+    plan = plan_verification_of_directory(path, topics=topics, checks=checks, compacted=compacted)
     return make_findings_table(sort_findings(verify_plan(plan, engine)))
 
 

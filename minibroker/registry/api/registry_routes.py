@@ -80,6 +80,6 @@ def parse_limit(request: Request, maximum: int) -> int:
     return limit if 0 < limit <= maximum else maximum
 
 
-def select_page(request: Request, results: Any, maximum: int) -> list[Any]:
+def select_page(request: Request, items: Any, maximum: int) -> list[Any]:
     first = max(request.get_query_number("offset", 0), 0)
-    return list(islice(results, first, first + parse_limit(request, maximum)))
+    return list(islice(items, first, first + parse_limit(request, maximum)))

@@ -73,11 +73,11 @@ def get_reserved_names(metadata: ContractPart) -> set[str]:
     return {name.strip() for name in (get_property(metadata, RESERVED) or "").split(",")} - {""}
 
 
-def check_contract_part(part: Any) -> None:
+def check_contract_part(contract_part: Any) -> None:
     """Raise ValueError for what is neither None nor metadata or rules, whose parts may be None."""
-    if not isinstance(part, dict | None):
+    if not isinstance(contract_part, dict | None):
         raise ValueError("metadata and rule sets are objects")
-    for name, value in (part or {}).items():
+    for name, value in (contract_part or {}).items():
         if name in RULES:
             for rule in _require_type(list, value, f"{name} is a list of rules"):
                 _check_rule(rule)
@@ -111,16 +111,16 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
         raise ValueError(message)
 
 
-def normalize_contract_part(part: Any) -> ContractPart:
+def normalize_contract_part(contract_part: Any) -> ContractPart:
     """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
 
     Raises ValueError.
     """
-    check_contract_part(part)
-    if part is None:
+    check_contract_part(contract_part)
+    if contract_part is None:
         return None
     parts: dict[str, Any] = {}
-    for name, value in part.items():
+    for name, value in contract_part.items():
         if not value:
             continue
         if name in RULES:
@@ -131,7 +131,7 @@ def normalize_contract_part(part: Any) -> ContractPart:
             parts[name] = {each: value[each] for each in sorted(value)}
         elif name == "sensitive":
             parts[name] = sorted({*value})
-    _check_rules(part)
+    _check_rules(contract_part)
     return parts
 
 
@@ -147,12 +147,12 @@ def _complete_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value} | {"disabled": rule.get("disabled") is True}
 
 
-def _check_rules(part: Mapping[str, Any]) -> None:
+def _check_rules(rule_set: Mapping[str, Any]) -> None:
     """Raise InvalidRules, in Confluent's words, for rules that are not valid."""
     names: set[str | None] = set()
     for kind in RULES:
         modes = MIGRATING if kind == "migrationRules" else RUNNING
-        for rule in part.get(kind) or ():
+        for rule in rule_set.get(kind) or ():
             name, mode = rule.get("name"), rule.get("mode") or RUNNING[-1]
             if name in names:
                 raise InvalidRules(f"Found rule with duplicate name '{name}'")

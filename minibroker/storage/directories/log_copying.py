@@ -66,13 +66,13 @@ class LogCopy:
         return None
 
     def make_copy_work_of_segment(self, segment: Segment) -> Work:
-        """Return the work that copies the next part of a closed segment. Call `count_copied_part` after it."""
+        """Return the work that copies the next part of a segment. Call `record_copied_part_of_segment` after it."""
         if self._part is None or self._part[0] is not segment:
             self._part = segment, 0
         position, end = self._part[1], segment.size_bytes
         return partial(self._copy_segment, segment, position, end)
 
-    def count_copied_part(self, segment: Segment) -> None:
+    def record_copied_part_of_segment(self, segment: Segment) -> None:
         """Record that a part of the segment was copied."""
         position = min((self._part[1] if self._part else 0) + CHUNK_BYTES, segment.size_bytes)
         self._part = segment, position

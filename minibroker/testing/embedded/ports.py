@@ -52,7 +52,7 @@ class Ports:
             for node_id, listeners in self.listeners.items():
                 bound[node_id] = []
                 for listener in listeners:
-                    bound[node_id].append(bind_listener(listener, settings, reserved=True))
+                    bound[node_id].append(bind_listener(listener, settings, is_port_reserved=True))
         except StartError:
             close_sockets(bound)
             raise
@@ -60,7 +60,7 @@ class Ports:
 
     def bind_listeners_of_node(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
-        return [bind_listener(listener, settings, reserved=True) for listener in self.listeners[node_id]]
+        return [bind_listener(listener, settings, is_port_reserved=True) for listener in self.listeners[node_id]]
 
     @property
     def count(self) -> int:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.routes import UnanswerableRequest, encode_answer, make_answer_start
+from minibroker.broker.requests.routes import UnanswerableRequest, encode_answer, encode_response_start
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -229,7 +229,7 @@ class Emulation(Interceptor):
         return encode_answer(
             self._make_answer_with_other_versions(self._served[ApiKey.API_VERSIONS]),
             0,
-            make_answer_start(0),
+            encode_response_start(0),
             call.correlation_id,
         )
 

@@ -48,21 +48,23 @@ def write_report(broker: Broker, before: int = 0, link: str | None = None) -> st
 
     The last lines have the fields of the newest requests, and the `link` to a page that explains them.
     """
-    lines = broker.call_on_loop(lambda: list(_write_state(broker))) if broker.is_running else ["the broker is down"]
+    lines = (
+        broker.call_on_loop(lambda: list(_format_broker_state(broker))) if broker.is_running else ["the broker is down"]
+    )
     requests = broker.call_on_loop(
         lambda: broker.journal.list_exchanges(where=lambda exchange: exchange.number > before)
     )
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.call_on_loop(broker.journal.list_exchanges)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    report = [*(make_legible(line, LINE_CHARACTERS) for line in lines), *_write_requests(broker, shown, before)]
+    report = [*(make_legible(line, LINE_CHARACTERS) for line in lines), *_format_requests(broker, shown, before)]
     if shown:
         report += ["what the last of them say:", *map(summarize_exchange, shown[-EXPLAINED_REQUESTS:])]
         report.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
     return "\n".join(report or ["no topics, no groups, no requests"])
 
 
-def _write_requests(broker: Broker, shown_exchanges: list[Exchange], first_number: int) -> list[str]:
+def _format_requests(broker: Broker, shown_exchanges: list[Exchange], first_number: int) -> list[str]:
     """Return lines about requests, and those to the schema registry among them."""
     schemas = [each for each in broker.registry_requests() if each.after >= first_number][-MAXIMUM_LINES:]
     lines = [(float(each.number), str(each)) for each in shown_exchanges]
@@ -70,7 +72,7 @@ def _write_requests(broker: Broker, shown_exchanges: list[Exchange], first_numbe
     return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
 
-def _write_state(broker: Broker) -> Iterator[str]:
+def _format_broker_state(broker: Broker) -> Iterator[str]:
     cluster = broker.running.cluster
     topics = [topic for topic in cluster.image.topics.values() if not topic.internal]
     for topic in topics[:MAXIMUM_LINES]:

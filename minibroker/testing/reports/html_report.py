@@ -96,7 +96,7 @@ def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[
     where = broker.bootstrap_servers if broker.is_running else "down"
     yield f"<h3>Broker ({escape(where)})</h3>"
     if broker.is_running:
-        yield from broker.call_on_loop(lambda: list(_write_state(broker)))
+        yield from broker.call_on_loop(lambda: list(_format_broker_state(broker)))
     exchanges = broker.call_on_loop(
         lambda: broker.journal.list_exchanges(where=lambda exchange: exchange.number > before)
     )
@@ -107,7 +107,7 @@ def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[
     yield from shown
 
 
-def _write_state(broker: Broker) -> Iterator[str]:
+def _format_broker_state(broker: Broker) -> Iterator[str]:
     partitions = [
         each
         for topic in broker.running.cluster.image.topics.values()

@@ -65,10 +65,10 @@ class DeliveryHistory:
             delivery
             for key, name in (() if group is None else iterate_share_keys(group))
             if topic in (None, name)
-            for delivery in self._iterate_partition(cluster, key, name)
+            for delivery in self._iterate_deliveries_of_partition(cluster, key, name)
         ]
 
-    def _iterate_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
+    def _iterate_deliveries_of_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
         from minibroker.broker.share.runs import DeliveryState
 
         share = cluster.shares.find_share_partition(key)

@@ -40,26 +40,26 @@ def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_limi
     purgatory = Purgatory(100 * KIB)
     first, second, largest, last = (Waiter() for _ in range(4))
     for client, size in (first, 20), (second, 20), (largest, 60):
-        purgatory.add_request(client, size * KIB)
+        purgatory.add_delayed_request(client, size * KIB)
     assert purgatory.held_bytes == 100 * KIB
-    purgatory.add_request(last, 10 * KIB)
+    purgatory.add_delayed_request(last, 10 * KIB)
     assert purgatory.held_bytes == 50 * KIB
     assert [bool(each.reasons) for each in (first, second, largest, last)] == [False, False, True, False]
     assert "61440 bytes" in largest.reasons[0] and "102400" in largest.reasons[0]
     purgatory.limit_bytes = 50 * KIB
-    purgatory.add_request(last, 11 * KIB)
+    purgatory.add_delayed_request(last, 11 * KIB)
     assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
 
 
 def test_small_or_completed_requests_do_not_count_towards_the_limit() -> None:
     purgatory = Purgatory(0)
     small = Waiter()
-    purgatory.add_request(small, OWN_BYTES)
+    purgatory.add_delayed_request(small, OWN_BYTES)
     assert purgatory.held_bytes == 0 and not small.reasons
     purgatory.limit_bytes = KIB * KIB
-    purgatory.add_request(small, KIB * KIB)
-    purgatory.remove_request(small)
-    purgatory.remove_request(small)
+    purgatory.add_delayed_request(small, KIB * KIB)
+    purgatory.remove_delayed_request(small)
+    purgatory.remove_delayed_request(small)
     assert purgatory.held_bytes == 0
 
 
@@ -143,7 +143,7 @@ def test_a_request_answered_before_it_is_given_up_keeps_its_connection(harness: 
     joining(harness, budget, "group", KIB)
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
-    budget.purgatory.add_request(Waiter(), 100 * KIB)
+    budget.purgatory.add_delayed_request(Waiter(), 100 * KIB)
     harness.clock.advance(61_000)
     client.outlet.run_soon()
     ((_, answer),) = client.responses()

@@ -14,7 +14,7 @@ from click.testing import Result
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.pipeline.verifying import log_files, verify_job
 from minibroker.pipeline.verifying.findings import CHECKS, Finding
-from minibroker.pipeline.verifying.log_files import DirectoryPlan, plan_directory
+from minibroker.pipeline.verifying.log_files import DirectoryPlan, plan_verification_of_directory
 from tests.cli.conftest import runner
 
 CRC = Finding("orders", 0, "orders-0/00000000000000000000.log", 7, 61, "crc", "error", "stored 1, computed 2")
@@ -32,9 +32,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def run(*arguments: str, findings: tuple[Finding, ...] = ()) -> Result:
         def plan(path: str, **options: Any) -> DirectoryPlan:
             asked.update(options, path=path)
-            return plan_directory(path, **options)
+            return plan_verification_of_directory(path, **options)
 
-        monkeypatch.setattr(log_files, "plan_directory", plan)
+        monkeypatch.setattr(log_files, "plan_verification_of_directory", plan)
         monkeypatch.setattr(verify_job, "verify_plan", lambda *_: list(findings))
         return runner().invoke(pipeline, ["verify", "--path", str(tmp_path), "--engine", "local", *arguments])
 

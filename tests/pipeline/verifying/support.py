@@ -16,7 +16,7 @@ import numpy as np
 from minibroker.pipeline.decode.batch_headers import read_headers_at, scan_headers
 from minibroker.pipeline.verifying.findings import CHECKS, Finding
 from minibroker.pipeline.verifying.log_blocks import LogBlock
-from minibroker.pipeline.verifying.log_files import plan_directory
+from minibroker.pipeline.verifying.log_files import plan_verification_of_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.protocol.records.batch import BatchHeader, check_batch, set_checksum
 from minibroker.protocol.records.building import build_batch
@@ -44,7 +44,7 @@ def judge(
     path: Path, *, checks: Iterable[str] = CHECKS, compacted: Collection[str] = (), topics: Collection[str] = ()
 ) -> list[Finding]:
     """All findings about a directory, as the job makes them, in one thread and without Spark."""
-    return verify_plan(plan_directory(str(path), checks=checks, compacted=compacted, topics=topics))
+    return verify_plan(plan_verification_of_directory(str(path), checks=checks, compacted=compacted, topics=topics))
 
 
 def kinds(findings: Iterable[Finding]) -> Counter[str]:

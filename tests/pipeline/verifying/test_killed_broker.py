@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minibroker.pipeline.verifying.log_files import plan_directory
+from minibroker.pipeline.verifying.log_files import plan_verification_of_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from tests.pipeline.verifying.support import faults, judge, kinds
 from tests.running import RunningBroker, running_broker
@@ -98,7 +98,7 @@ def test_nothing_is_found_after_a_broker_is_killed(broker: RunningBroker, tmp_pa
         broker.start()
     assert broker.stop() == 0
     assert faults(judge(data)) == []
-    plan = plan_directory(str(data))
+    plan = plan_verification_of_directory(str(data))
     compacted = {each.topic for each in plan.partitions if each.compacted}
     assert compacted == {"keyed", "__consumer_offsets", "__transaction_state"} & {
         each.topic for each in plan.partitions

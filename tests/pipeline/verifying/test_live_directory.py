@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.verifying import log_files
-from minibroker.pipeline.verifying.log_files import PartitionPlan, plan_directory
+from minibroker.pipeline.verifying.log_files import PartitionPlan, plan_verification_of_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from tests.pipeline.verifying.support import kinds, written
 
@@ -25,14 +25,14 @@ def remove(path: Path, count: int) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_segments_deleted_by_retention_meanwhile_are_notes(tmp_path: Path, count: int) -> None:
     path = written(tmp_path)
-    plan = plan_directory(str(tmp_path))
+    plan = plan_verification_of_directory(str(tmp_path))
     remove(path, count)
     assert kinds(verify_plan(plan)) == {"vanished": count}
 
 
 def test_a_concurrent_compaction_suppresses_findings_across_its_segment(tmp_path: Path) -> None:
     path = written(tmp_path)
-    plan = plan_directory(str(tmp_path), compacted=["orders"])
+    plan = plan_verification_of_directory(str(tmp_path), compacted=["orders"])
     third = sorted(path.glob("*.log"))[2]
     third.unlink()
     (finding,) = verify_plan(plan)
@@ -41,7 +41,7 @@ def test_a_concurrent_compaction_suppresses_findings_across_its_segment(tmp_path
 
 def test_a_concurrently_deleted_log_is_not_damage(tmp_path: Path) -> None:
     path = written(tmp_path)
-    plan = plan_directory(str(tmp_path))
+    plan = plan_verification_of_directory(str(tmp_path))
     shutil.rmtree(path)
     assert kinds(verify_plan(plan)) == {"vanished": len(plan.segments)}
 
@@ -57,7 +57,7 @@ def test_files_are_listed_again_if_one_is_removed_meanwhile(tmp_path: Path, monk
         return segments_of(partition)
 
     monkeypatch.setattr(log_files, "list_segment_plans", removing)
-    plan = plan_directory(str(tmp_path))
+    plan = plan_verification_of_directory(str(tmp_path))
     assert not left
     assert [each.base_offset for each in plan.segments] == sorted(int(file.stem) for file in path.glob("*.log"))
 
@@ -70,4 +70,4 @@ def test_a_concurrently_deleted_topic_is_omitted(tmp_path: Path, monkeypatch: py
         raise FileNotFoundError(partition.directory)
 
     monkeypatch.setattr(log_files, "list_segment_plans", deleting)
-    assert plan_directory(str(tmp_path)).partitions == ()
+    assert plan_verification_of_directory(str(tmp_path)).partitions == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.verifying.findings import MAX_OF_A_KIND, Findings, Problem
-from minibroker.pipeline.verifying.log_files import plan_directory
+from minibroker.pipeline.verifying.log_files import plan_verification_of_directory
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
@@ -31,7 +31,7 @@ def test_a_partition_directory_is_verified_alone_with_its_checkpoints(tmp_path: 
     )
     assert [finding.file for finding in judge(tmp_path / "orders-1")] == [f"orders-1/{0:020d}.log"]
     assert {finding.partition for finding in judge(tmp_path)} == {0, 1}
-    (plan,) = plan_directory(str(tmp_path / "orders-1")).partitions
+    (plan,) = plan_verification_of_directory(str(tmp_path / "orders-1")).partitions
     assert plan.log_start == 20
 
 
@@ -44,13 +44,13 @@ def test_temporary_and_deleted_files_are_not_verified(tmp_path: Path) -> None:
         shutil.copytree(path, tmp_path / f"gone-0.{'0' * 32}-{suffix}")
         (tmp_path / f"gone-0.{'0' * 32}-{suffix}" / f"{0:020d}.log").write_bytes(garbage)
     assert judge(tmp_path) == []
-    assert len(plan_directory(str(tmp_path)).partitions) == 1
+    assert len(plan_verification_of_directory(str(tmp_path)).partitions) == 1
 
 
 def test_topics_are_selected_and_their_names_may_have_dashes(tmp_path: Path) -> None:
     written(tmp_path)
     shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-eu-3")
-    found = plan_directory(str(tmp_path), topics=["orders-eu"]).partitions
+    found = plan_verification_of_directory(str(tmp_path), topics=["orders-eu"]).partitions
     assert [(each.topic, each.partition) for each in found] == [("orders-eu", 3)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.verifying.log_files import plan_directory
+from minibroker.pipeline.verifying.log_files import plan_verification_of_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.building import build_batch
@@ -109,7 +109,7 @@ def test_a_transaction_its_coordinator_has_ended_hangs(
     coordinate(tmp_path, *states)
     detail = f"producer 7; the coordinator of 'pay' will not end it: {said}"
     assert of_transactions(tmp_path) == [("hanging-transaction", detail)]
-    found = plan_directory(str(tmp_path), checks=["transactions"], topics=["orders"], in_use=True)
+    found = plan_verification_of_directory(str(tmp_path), checks=["transactions"], topics=["orders"], in_use=True)
     assert [each.kind for each in verify_plan(found)] == ["open-transaction"]  # a running broker is ahead
 
 

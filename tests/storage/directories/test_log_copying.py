@@ -37,7 +37,7 @@ def copy_piece(copy: LogCopy) -> bool:
     segment = copy.find_segment_to_copy()
     if segment is not None:
         copy.make_copy_work_of_segment(segment)()
-        copy.count_copied_part(segment)
+        copy.record_copied_part_of_segment(segment)
     return segment is not None
 
 

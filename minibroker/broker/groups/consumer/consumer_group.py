@@ -75,7 +75,7 @@ class ConsumerGroup(ConsumerGroupState):
         if static is not None and migration.must_downgrade_without_members(self, {static.member_id}):
             after = self._downgrade_to_classic(update, after, owned, subscription_changed=subscription_changed)
         else:
-            update.make_target_if_due()
+            update.make_target_assignment_if_due()
             after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
             update.append_changes()
             self.restart_session_timeout(member_id)
@@ -249,7 +249,7 @@ class ConsumerGroup(ConsumerGroupState):
         update.remove_members(members)
         update.refresh_subscribed_topics(changed=True)
         if not staying:
-            update.make_empty_target()
+            update.make_empty_target_assignment()
         update.append_changes()
         for member in members:
             self.timers.cancel_timers(member.member_id)

@@ -111,7 +111,7 @@ def handle_consumer_heartbeat(
     after = _apply_heartbeat(before, request, caller)
     subscription_changed = update.record_member_and_detect_changes(before, after)
     update.refresh_subscribed_topics(changed=update.has_subscription_changed(before, after))
-    update.make_target_if_due()
+    update.make_target_assignment_if_due()
     after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
     group.last_caller = caller
     update.append_changes()

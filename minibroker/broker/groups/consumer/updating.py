@@ -159,7 +159,7 @@ class ConsumerGroupUpdate:
         """Whether the group's epoch has no target, and the assignment interval is over."""
         return self.epoch > self.assignment_epoch and self._cluster.clock.wall_ms() >= self._get_next_assignment_ms()
 
-    def make_target_if_due(self) -> None:
+    def make_target_assignment_if_due(self) -> None:
         """Make a target assignment for the group's epoch, if there is none and the assignment interval is over."""
         if not self.is_assignment_due:
             return
@@ -173,7 +173,7 @@ class ConsumerGroupUpdate:
         self.changes.append(consumer_records.make_target_epoch_record(group_id, self.epoch, now_ms))
         self.target, self.assignment_epoch = target, self.epoch
 
-    def make_empty_target(self) -> None:
+    def make_empty_target_assignment(self) -> None:
         """Record that a group without members has its target. No interval begins: the next member may come at once."""
         self.changes.append(consumer_records.make_target_epoch_record(self.group.group_id, self.epoch, 0))
 

@@ -253,7 +253,7 @@ class StreamsGroupUpdate:
         detail = f"Assignment delayed due to the configured {reason}."
         self.status.append(TopologyProblem(HeartbeatStatus.ASSIGNMENT_DELAYED, detail))
 
-    def make_target_if_due(self) -> Steps[None]:
+    def make_target_assignment_if_due(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
         if self._is_target_due:
             yield from self._assign_tasks_or_keep_target()
@@ -398,7 +398,7 @@ def make_target_assignments(group: StreamsGroup) -> Steps[None]:
             and group.configured is not None
             and (update := StreamsGroupUpdate(group)).is_target_or_warm_up_step_due
         ):
-            yield from update.make_target_if_due()
+            yield from update.make_target_assignment_if_due()
             yield from update.append_changes_in_portions()
             if group.context.groups.get(group.group_id) is not group:
                 return

@@ -97,7 +97,7 @@ class SchemaComparison:
     def compare_all(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return all changes. Raises ComparisonTooLarge."""
         while True:
-            changes = self.compare_with_assumptions(original, update)
+            changes = self.compare_assuming_pairs_in_progress_compatible(original, update)
             if not self.refute_wrong_assumptions():
                 return changes
             self.clear_compared_pairs()
@@ -113,7 +113,7 @@ class SchemaComparison:
         self._assumed.clear()
         return bool(wrong)
 
-    def compare_with_assumptions(self, original: Schema, update: Schema) -> SchemaChanges:
+    def compare_assuming_pairs_in_progress_compatible(self, original: Schema, update: Schema) -> SchemaChanges:
         """Return the changes from one schema to the other. Raises ComparisonTooLarge."""
         running: list[tuple[PairIdentity, ComparisonSteps]] = []
         question: ComparisonQuestion = (original, update)

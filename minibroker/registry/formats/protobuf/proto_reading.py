@@ -58,23 +58,23 @@ class _ProtoReader(ProtoWords):
             self.skip_spaces_and_comments()
             if self.place >= len(self.text):
                 return file
-            if not self.skip_sign_if_next(";"):
+            if not self.skip_character_if_next(";"):
                 self._read_declaration(file, self.read_word(), first)
             first = False
 
     def _read_declaration(self, file: File, word: str, first: bool) -> None:
         """Read a declaration that begins with a word."""
         if word == "syntax":
-            self.require_sign("=")
+            self.require_character("=")
             if not first:
                 self.raise_invalid_schema("'syntax' element must be the first declaration in a file")
             self._syntax = file.syntax = self.read_quoted_text()
             if file.syntax not in ("proto2", "proto3"):
                 self.raise_invalid_schema(f"unknown syntax: {file.syntax}")
-            self.require_sign(";")
+            self.require_character(";")
         elif word == "package":
             file.package = self.read_name()
-            self.require_sign(";")
+            self.require_character(";")
         elif word == "import":
             self._read_import(file)
         elif word == "option":
@@ -94,9 +94,9 @@ class _ProtoReader(ProtoWords):
 
     def _read_block(self) -> Iterator[str]:
         """Yield the first word of each declaration in braces; who takes it reads the rest."""
-        self.require_sign("{")
-        while not self.skip_sign_if_next("}"):
-            if not self.skip_sign_if_next(";"):
+        self.require_character("{")
+        while not self.skip_character_if_next("}"):
+            if not self.skip_character_if_next(";"):
                 yield self.read_word()
 
     def _read_import(self, file: File) -> None:
@@ -108,7 +108,7 @@ class _ProtoReader(ProtoWords):
                 self.raise_invalid_schema("expected quoted string")
             imports = file.public_imports if word == "public" else []
         imports.append(self.read_quoted_text())
-        self.require_sign(";")
+        self.require_character(";")
 
     def _read_message(self) -> Message:
         """Read a message after its keyword."""
@@ -159,10 +159,10 @@ class _ProtoReader(ProtoWords):
         name = self.read_name()
         if name[0].isdigit():
             self.raise_invalid_schema("field and constant names cannot start with a digit")
-        self.require_sign("=")
+        self.require_character("=")
         number = self.read_number()
         options = self._read_options()
-        self.require_sign(";")
+        self.require_character(";")
         values = {option.name: str(option.value) for option in options if option.name in ("default", "json_name")}
         return Field(
             label,
@@ -177,11 +177,11 @@ class _ProtoReader(ProtoWords):
     def _read_group(self, label: str) -> Group:
         """Read a group after its keyword."""
         group = Group(label, self.read_word(), 0)
-        self.require_sign("=")
+        self.require_character("=")
         group.number = self.read_number()
         self.count_nesting_level()
-        self.require_sign("{")
-        while not self.skip_sign_if_next("}"):
+        self.require_character("{")
+        while not self.skip_character_if_next("}"):
             declared = self._read_field_or_group(self.read_word())
             if isinstance(declared, Group):
                 self.raise_invalid_schema("expected field declaration")
@@ -192,8 +192,8 @@ class _ProtoReader(ProtoWords):
     def _read_one_of(self) -> OneOf:
         """Read a oneof after its keyword."""
         one_of = OneOf(self.read_name())
-        self.require_sign("{")
-        while not self.skip_sign_if_next("}"):
+        self.require_character("{")
+        while not self.skip_character_if_next("}"):
             word = self.read_data_type(self.read_word())
             if word == "group":
                 one_of.groups.append(self._read_group(""))
@@ -214,10 +214,10 @@ class _ProtoReader(ProtoWords):
             else:
                 if word[0].isdigit():
                     self.raise_invalid_schema("field and constant names cannot start with a digit")
-                self.require_sign("=")
+                self.require_character("=")
                 number = self.read_number()
                 enum.values.append(EnumValue(word, number, self._read_options()))
-                self.require_sign(";")
+                self.require_character(";")
         return enum
 
     def _read_extend(self) -> ProtoExtend:
@@ -250,7 +250,7 @@ class _ProtoReader(ProtoWords):
         response, response_streams = self._read_type_of_method()
         method = Method(name, request, response, request_streams, response_streams)
         if self.peek_character() != "{":
-            self.require_sign(";")
+            self.require_character(";")
             return method
         for word in self._read_block():
             if word != "option":
@@ -260,11 +260,11 @@ class _ProtoReader(ProtoWords):
 
     def _read_type_of_method(self) -> tuple[str, bool]:
         """Return the type of what a method takes or gives, and whether it is a stream."""
-        self.require_sign("(")
+        self.require_character("(")
         word = self.read_word()
         streams = word == "stream" and self.peek_character() != ")"
         type_name = self.read_data_type(self.read_word() if streams else word)
-        self.require_sign(")")
+        self.require_character(")")
         return type_name, streams
 
     def _read_reserved(self) -> list[Range | str]:
@@ -285,7 +285,7 @@ class _ProtoReader(ProtoWords):
             values.append(self._read_range())
             if self.peek_character() == "[":
                 self._read_options()
-                self.require_sign(";")
+                self.require_character(";")
                 return values
             sign = self.take_character()
             if sign == ";":
@@ -311,19 +311,19 @@ class _ProtoReader(ProtoWords):
     def _read_option_statement(self) -> Option:
         """Read an option after its keyword."""
         option = self._read_option("=")
-        self.require_sign(";")
+        self.require_character(";")
         return option
 
     def _read_options(self) -> list[Option]:
         """Return the options in brackets, if any come next."""
         options: list[Option] = []
-        if not self.skip_sign_if_next("["):
+        if not self.skip_character_if_next("["):
             return options
         while True:
             options.append(self._read_option("="))
-            if self.skip_sign_if_next("]"):
+            if self.skip_character_if_next("]"):
                 return options
-            if not self.skip_sign_if_next(","):
+            if not self.skip_character_if_next(","):
                 self.raise_invalid_schema("Expected ',' or ']'")
 
     def _read_option(self, separator: str) -> Option:
@@ -332,7 +332,7 @@ class _ProtoReader(ProtoWords):
         name = self.read_name()
         if opening == "[":
             name = f"[{name}]"
-        inner = self.read_name().split(".") if self.skip_sign_if_next(".") else []
+        inner = self.read_name().split(".") if self.skip_character_if_next(".") else []
         if not (separator == ":" and self.peek_character() == "{"):  # which may be left out before a map
             word = self.take_character()
             if word != separator:
@@ -359,9 +359,9 @@ class _ProtoReader(ProtoWords):
     def _read_map(self) -> dict[str, Any]:
         """Return a map of an option; values of the same name are a list."""
         self.count_nesting_level()
-        self.require_sign("{")
+        self.require_character("{")
         values: dict[str, Any] = {}
-        while not self.skip_sign_if_next("}"):
+        while not self.skip_character_if_next("}"):
             option = self._read_option(":")
             if isinstance(option.value, Option):
                 nested = values.setdefault(option.name, {})
@@ -370,19 +370,19 @@ class _ProtoReader(ProtoWords):
                 nested[option.value.name] = _mark_kind_of_value(option.value.kind, option.value.value)
             else:
                 _add_value(values, option.name, _mark_kind_of_value(option.kind, option.value))
-            if not self.skip_sign_if_next(","):
-                self.skip_sign_if_next(";")
+            if not self.skip_character_if_next(","):
+                self.skip_character_if_next(";")
         self.depth -= 1
         return values
 
     def _read_list(self) -> list[Any]:
         """Return a list of an option."""
         self.count_nesting_level()
-        self.require_sign("[")
+        self.require_character("[")
         values: list[Any] = []
-        while not self.skip_sign_if_next("]"):
+        while not self.skip_character_if_next("]"):
             values.append(_mark_kind_of_value(*self._read_value()))
-            if not self.skip_sign_if_next(",") and self.peek_character() != "]":
+            if not self.skip_character_if_next(",") and self.peek_character() != "]":
                 self.raise_invalid_schema("expected ',' or ']'")
         self.depth -= 1
         return values

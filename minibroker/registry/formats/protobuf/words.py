@@ -48,18 +48,18 @@ class ProtoWords:
         self.place += 1
         return sign
 
-    def skip_sign_if_next(self, expected_sign: str) -> bool:
+    def skip_character_if_next(self, expected: str) -> bool:
         """Take a sign if it comes next; return whether it did."""
-        if self.peek_character() != expected_sign:
+        if self.peek_character() != expected:
             return False
         self.place += 1
         return True
 
-    def require_sign(self, expected_sign: str) -> None:
+    def require_character(self, expected: str) -> None:
         """Take a sign. Raises InvalidSchema if another one comes."""
         found = self.take_character()
-        if found != expected_sign:
-            self.raise_invalid_schema(f"expected '{expected_sign}' but was '{found}'")
+        if found != expected:
+            self.raise_invalid_schema(f"expected '{expected}' but was '{found}'")
 
     def read_word(self) -> str:
         """Return the next word: a name, a type, a number."""
@@ -77,7 +77,7 @@ class ProtoWords:
             return self.read_word()
         self.place += 1
         word = self.read_word()
-        self.require_sign(closing)
+        self.require_character(closing)
         return word
 
     def read_number(self) -> int:
@@ -132,11 +132,11 @@ class ProtoWords:
         """Return a type that begins with a word."""
         if word != "map":
             return word
-        self.require_sign("<")
+        self.require_character("<")
         key = self.read_word()
-        self.require_sign(",")
+        self.require_character(",")
         value = self.read_word()
-        self.require_sign(">")
+        self.require_character(">")
         return f"map<{key}, {value}>"
 
     def count_nesting_level(self) -> None:
