@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.builds import QUICK_GO
 from conformance.projects import EXAMPLES, MAVEN_TEST, REPOSITORY, copied, ended, install_kit_for_java, run
 
 pytestmark = pytest.mark.minibroker_only
@@ -67,7 +68,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def test_the_go_example_passes(project: Callable[[str], Path]) -> None:
-    run(project("go"), "go", "test", "./...")
+    run(project("go"), "go", "test", QUICK_GO, "./...")
 
 
 def test_the_nodejs_example_passes(project: Callable[[str], Path]) -> None:
@@ -79,7 +80,8 @@ def test_the_spring_boot_example_passes(project: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [("go", ("go", "test", "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)]
+    ("name", "command"),
+    [("go", ("go", "test", QUICK_GO, "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)],
 )
 def test_a_broker_that_cannot_start_reports_the_reason(
     name: str, command: tuple[str, ...], project: Callable[[str], Path], tmp_path: Path

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.builds import QUICK_GO
 from conformance.projects import KITS, ended, run
 from minibroker import __version__
 
@@ -25,7 +26,7 @@ console.log(found[0].value?.length, leader, kafka.servers.length)
 def test_the_kit_for_go_passes_its_own_tests() -> None:
     assert run(KITS / "go", "gofmt", "-l", ".") == ""
     run(KITS / "go", "go", "vet", "./...")
-    run(KITS / "go", "go", "test", "-count=1", "./...")
+    run(KITS / "go", "go", "test", QUICK_GO, "-count=1", "./...")
 
 
 def test_the_go_kit_is_a_module_without_dependencies() -> None:
