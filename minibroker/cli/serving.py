@@ -95,9 +95,8 @@ def serve(
                 return _run_test_kit(
                     settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
                 )
-            return serve_until_signal(
-                settings, nodes=nodes, announce=announce, serve_alongside=_make_registry_server(registry), **first
-            )
+            first["serve_alongside"] = _make_registry_server(registry)
+            return serve_until_signal(settings, nodes=nodes, announce=announce, **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})

@@ -96,9 +96,8 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await run_in_slices(
-                _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
-            )
+            acknowledging = _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
+            wait = await run_in_slices(acknowledging)
             context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
@@ -427,9 +426,8 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await run_in_slices(
-                _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
-            )
+            acknowledging = _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
+            wait = await run_in_slices(acknowledging)
             context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)

@@ -448,14 +448,8 @@ class _LogOpening:
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
             "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
-            self.label,
-            segment.file.path,
-            problem.position,
-            end_offset,
-            segment.size_bytes - problem.position,
-            len(later),
-            sum(other.size_bytes for other in later),
-            problem.message,
+            *(self.label, segment.file.path, problem.position, end_offset, segment.size_bytes - problem.position),
+            *(len(later), sum(other.size_bytes for other in later), problem.message),
         )
         for other in reversed(later):
             self._remove_segment(other)
@@ -471,12 +465,8 @@ class _LogOpening:
         self, segment: Segment, end_offset: int, problem: CorruptBatch, later_segments: list[Segment]
     ) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
-        damage = (
-            f"there are {len(later_segments)} segments behind it"
-            if any(other.size_bytes for other in later_segments)
-            else None
-        )
-        if damage is None:
+        damage: str | None = f"there are {len(later_segments)} segments behind it"
+        if not any(other.size_bytes for other in later_segments):
             damage = find_damage_beyond_torn_write(segment.file, problem.position, segment.size_bytes)
         if damage is not None:
             raise LostRecords(
