@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -158,9 +159,15 @@ def _python_program(folder: Path) -> list[str]:
 
 def _site(folder: Path) -> Path:
     """The folder into which the packages of a folder's requirements are installed."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(folder, [*install, "-r", "requirements.txt"], "site")
+    _build(folder, [*get_installer("target/site"), "-r", "requirements.txt"], "site")
     return folder / "target" / "site"
+
+
+def get_installer(folder: str) -> list[str]:
+    """Return the start of the command that installs packages into a folder: uv's, which takes a tenth of pip's CPU."""
+    if shutil.which("uv") is None:
+        return [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", folder]
+    return ["uv", "pip", "install", "--quiet", "--python", sys.executable, "--target", folder]
 
 
 @functools.cache

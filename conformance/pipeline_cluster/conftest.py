@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from conformance.builds import get_installer
 from conformance.pipeline_cluster.drivers import REPOSITORY, RunningDriver, running_driver
 from conformance.pipeline_cluster.standalone import StandaloneCluster, running_cluster
 from tests.running import RunningBroker, running_broker
@@ -22,13 +22,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive for executors, as the page says it is made, with a client of HDFS."""
+    """The archive for executors, as the page says it is made, with a client of HDFS; packed soon and not small."""
     directory = tmp_path_factory.mktemp("archive")
     path, packed = directory / "minibroker.tar.gz", str(directory / "executors")
     libraries = (".[arrow,registry]", "pandas<3", "hdfs-native", "fsspec")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", packed, *libraries]
-    subprocess.run(install, cwd=REPOSITORY, check=True)
-    subprocess.run(["tar", "-czf", str(path), "-C", packed, "."], check=True)
+    subprocess.run([*get_installer(packed), *libraries], cwd=REPOSITORY, check=True)
+    subprocess.run(["tar", "--use-compress-program", "gzip -1", "-cf", str(path), "-C", packed, "."], check=True)
     return path
 
 
