@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.decode.decoder import BatchesDecoder, RecordsDecoder
-from minibroker.pipeline.encode.batch_settings import BatchSettings
-from minibroker.pipeline.encode.encoder import encode_rows
+from minibroker.pipeline.encoder import BatchSettings, encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, RECORDS
 from minibroker.protocol.records.compression import Compression

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.encode.batch_settings import BatchSettings
-from minibroker.pipeline.encode.encoder import encode_rows
+from minibroker.pipeline.encoder import BatchSettings, encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.compression import Compression

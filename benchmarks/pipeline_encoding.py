@@ -14,8 +14,14 @@ from itertools import chain
 import pyarrow as pa
 
 from minibroker.cli.shared import print_table
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, Producer, RowsOrigin
-from minibroker.pipeline.encode.encoder import encode_rows, encode_rows_of_origins
+from minibroker.pipeline.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    Producer,
+    RowsOrigin,
+    encode_rows,
+    encode_rows_of_origins,
+)
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression

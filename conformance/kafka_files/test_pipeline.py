@@ -15,8 +15,7 @@ from conformance.kafka_files.contents import Partition
 from conformance.kafka_files.dumping import dump, fields
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.segment_files import OpenSegment, list_segments
-from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, TopicPartition, TopicSelection
 
 RECORDS = ReadRequest("records", ("offset", "key", "value", "timestamp", "timestampType", "headers"), verify_crc=True)
 DIRECTORIES = [(by, how) for by in ("kafka", "minibroker") for how in ("stopped", "killed")]

@@ -10,8 +10,8 @@ from conformance.kafka_files.conftest import Brokers, Written, complaints
 from conformance.kafka_files.contents import contents
 from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write_again
 from conformance.kafka_files.test_there_and_back import objections
+from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
 from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 
 # Whose directory is rewritten, and how. Both brokers write the same formats, so one directory is enough for each way.

@@ -33,8 +33,7 @@ from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.java import read_store_as_pem
-from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition, TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from tests.clients.ports import free_ports
 from tests.running import running_broker

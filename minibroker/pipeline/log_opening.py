@@ -17,10 +17,18 @@ from typing import Final
 import pyarrow as pa
 
 import minibroker.pipeline.planning as planning
-from minibroker.pipeline.log_source import LogSource, Mode, OffsetRange, OptionError, ReadRequest, Table, TopicPartition
+from minibroker.pipeline.log_source import (
+    LogSource,
+    Mode,
+    OffsetRange,
+    OptionError,
+    ReadRequest,
+    Table,
+    TopicPartition,
+    TopicSelection,
+)
 from minibroker.pipeline.options import IsolationLevel, ReadOptions
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, RECORDS, choose_columns
-from minibroker.pipeline.selection import TopicSelection
 
 
 def open_source(options: ReadOptions) -> LogSource:

@@ -2,31 +2,147 @@
 
 from minibroker.pipeline.schema_decoding import decoded
 decoded(records, "http://127.0.0.1:8081").select("value_decoded", "value_error")
+
+The schemas are those of a registry, or of the topic `_schemas` of a log. What is found stays for the life of a process.
+What is not there is looked for once in each task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
+from minibroker.pipeline.log_opening import read_in_this_process
 from minibroker.pipeline.log_source import OptionError, PipelineError
-from minibroker.pipeline.plain_errors import iterate_with_plain_errors
-from minibroker.pipeline.schema_sources import GivenSchema, SchemaLocation, get_cached_decoder, make_topic_options
-from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, format_json
+from minibroker.pipeline.options import ReadOptions, parse_options
+from minibroker.protocol.records.record import Record
+from minibroker.registry.decoding import (
+    Decoder,
+    DecodingError,
+    GivenDecoder,
+    MissingLibrary,
+    NoSchema,
+    SchemaSource,
+    StateSource,
+    WireSchema,
+    format_json,
+)
+from minibroker.registry.registry_client import RegistryClient, RequestFailed
+from minibroker.registry.state.schema_state import SchemaState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+
+TOPIC: Final = "_schemas"
+COLUMNS_OF_SCHEMAS: Final = ("offset", "key", "value")
+NO_TIMESTAMP: Final = -1
+PLACES_MAX: Final = 8  # whose schemas a process keeps
+
+
+class GivenSchema(NamedTuple):
+    """The schema of data that names none. `kind` is "AVRO", "JSON" or "PROTOBUF", whose first message the data is."""
+
+    kind: str
+    text: str
+
+
+SchemaLocation = (
+    str | tuple[tuple[str, str], ...] | GivenSchema
+)  # the URL of a registry, the options of a reader, or a schema
+
+
+class RegistryUnavailable(PipelineError):
+    """A registry does not answer, or refuses to. The message is one line."""
+
+
+class RegistrySchemas:
+    """Finds schemas in a registry with Confluent's API."""
+
+    def __init__(self, client: SchemaSource) -> None:
+        self._client = client
+        self._missing: set[int | str] = set()
+
+    def begin_task(self) -> None:
+        """Forget what was not there."""
+        self._missing.clear()
+
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, RegistryUnavailable."""
+        if id_or_guid in self._missing:
+            raise LookupError(id_or_guid)
+        try:
+            return self._client.find_schema(id_or_guid)
+        except LookupError:
+            self._missing.add(id_or_guid)
+            raise
+        except RequestFailed as error:
+            raise RegistryUnavailable(str(error)) from None
+
+
+class TopicSchemas:
+    """Finds schemas in the topic `_schemas`, which a task reads again at most once, if one is not there."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._known: StateSource | None = None
+        self._is_fresh = False
+
+    def begin_task(self) -> None:
+        """Forget what was not there."""
+        self._is_fresh = False
+
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema, what reading a log raises."""
+        if self._known is not None:
+            try:
+                return self._known.find_schema(id_or_guid)
+            except LookupError:
+                if self._is_fresh:
+                    raise
+        self._known, self._is_fresh = StateSource(_read_state(self._options)), True
+        return self._known.find_schema(id_or_guid)
+
+
+def _read_state(options: ReadOptions) -> SchemaState:
+    state = SchemaState()
+    for batch in read_in_this_process(options, COLUMNS_OF_SCHEMAS):
+        for offset, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            # As the registry does, skip what is none of its records: what named it has no schema then.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                state.apply_record(Record(offset, NO_TIMESTAMP, key, value))
+    return state
+
+
+@lru_cache(PLACES_MAX)
+def get_cached_decoder(location: SchemaLocation) -> tuple[Decoder | GivenDecoder, Callable[[], None]]:
+    """Return the decoder with the schemas that this process has parsed of a place, and what begins a task.
+
+    Raises `OptionError`, `DecodingError`.
+    """
+    if isinstance(location, GivenSchema):
+        return GivenDecoder(*location), lambda: None
+    source = (
+        RegistrySchemas(RegistryClient(location))
+        if isinstance(location, str)
+        else TopicSchemas(make_topic_options(dict(location)))
+    )
+    return Decoder(source), source.begin_task
+
+
+def make_topic_options(options: Mapping[str, str]) -> ReadOptions:
+    """Return the options that read all of `_schemas` where others say, such as `path`. Raises `OptionError`."""
+    return parse_options({**options, "subscribe": TOPIC}, "records", "batch")
+
 
 Unknown = Literal["keep", "fail"]
 
 COLUMNS: Final = ("key", "value")
 HEADERS: Final = "headers"
-MISFIT: Final = "_misfit"
-DOES_NOT_FIT: Final = "it does not fit the given schema"
 
 
 class CannotDecode(PipelineError):
@@ -38,26 +154,22 @@ def decoded(
     schemas: str | Mapping[str, str] | GivenSchema,
     *,
     column: str = "value",
-    schema: str | StructType | None = None,
     unknown: Unknown = "keep",
 ) -> DataFrame:
     """Return records with two columns more: `value_decoded` and, where that is impossible, the reason, `value_error`.
 
     `schemas` is the URL of a registry, which may have a name and a password, or where a log with the topic `_schemas`
     is, as a reader's options say it, such as `{"path": "minibroker-data"}`, or the schema of data that names none.
-    `column` may also be "key". What is decoded is JSON, or with `schema` a struct. Both columns are null where there is
-    nothing to decode. GUIDs in headers count if the records have the column `headers`. With `unknown="fail"`, a record
-    whose schema is unknown or invalid fails the query; a registry that does not answer always does. Raises
-    `OptionError`.
+    `column` may also be "key". What is decoded is JSON. Both columns are null where there is nothing to decode. GUIDs
+    in headers count if the records have the column `headers`. With `unknown="fail"`, a record whose schema is unknown
+    or invalid fails the query; a registry that does not answer always does. Raises `OptionError`.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
     _check_columns(records, column, unknown)
-    value, reason = f"{column}_decoded", f"{column}_error"
-    added = [StructField(name, StringType()) for name in (value, reason)]
+    added = [StructField(name, StringType()) for name in (f"{column}_decoded", f"{column}_error")]
     task = DecodingTask(_make_schema_location(schemas), column, unknown)
-    found = records.mapInArrow(task, StructType([*records.schema.fields, *added]))
-    return found if schema is None else _replace_json_by_structs(found, value, reason, schema)
+    return records.mapInArrow(task, StructType([*records.schema.fields, *added]))
 
 
 def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
@@ -87,23 +199,6 @@ def _make_schema_location(schemas: str | Mapping[str, str] | GivenSchema) -> Sch
     return schemas
 
 
-def _replace_json_by_structs(
-    rows: DataFrame, value_column: str, reason_column: str, schema: str | StructType
-) -> DataFrame:
-    """Return the rows with structs instead of JSON; what is no such struct gets a reason."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    wanted = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    if not isinstance(wanted, StructType):
-        raise OptionError(f"schema has the columns of a struct, and is not {schema!r}")
-    read = StructType([*wanted.fields, StructField(MISFIT, StringType())])
-    parsed = rows.withColumn(value_column, F.from_json(value_column, read, {"columnNameOfCorruptRecord": MISFIT}))
-    misfit = F.col(f"{value_column}.{MISFIT}").isNotNull()
-    told = parsed.withColumn(reason_column, F.when(misfit, DOES_NOT_FIT).otherwise(F.col(reason_column)))
-    return told.withColumn(value_column, F.when(F.col(reason_column).isNull(), F.col(value_column).dropFields(MISFIT)))
-
-
 @dataclass(frozen=True, slots=True)
 class DecodingTask:
     """Decodes a column of rows, in a task of Spark."""
@@ -114,9 +209,6 @@ class DecodingTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with two columns more. Raises `CannotDecode`, `RegistryUnavailable`, what reading raises."""
-        return iterate_with_plain_errors(self._decode_batches(batches))
-
-    def _decode_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder, begin_task = get_cached_decoder(self.place)
         begin_task()
         for batch in batches:

@@ -14,6 +14,7 @@ import pyarrow as pa
 # Spark's own: Kafka's milliseconds times 1000; null for none (-1), and for what is too much for that.
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+EXACT_HEADERS: Final = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))  # also with invalid UTF-8
 CORRUPT: Final = "_corrupt"
 EXACT: Final = ("timestampMs", "baseTimestampMs", "maxTimestampMs")  # as stored, -1 for none; only if a query asks
 

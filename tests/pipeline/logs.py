@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.pipeline.encode.batch_settings import BatchSettings, Producer
-from minibroker.pipeline.encode.encoder import encode_rows
+from minibroker.pipeline.encoder import BatchSettings, Producer, encode_rows
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,

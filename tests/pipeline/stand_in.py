@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, Split, TopicPartition, TopicSelection
 from minibroker.pipeline.planning import divide_large_ranges
 from minibroker.pipeline.schemas import RECORDS, choose_columns
-from minibroker.pipeline.selection import TopicSelection
 
 
 class StandIn:

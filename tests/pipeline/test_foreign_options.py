@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.option_values import (
+from minibroker.pipeline.options import (
     drop_ignored_options,
     list_options_without_meaning,
     warn_of_ignored_options,

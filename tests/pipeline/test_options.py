@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from minibroker.pipeline.log_source import OptionError, Table
+from minibroker.pipeline.log_source import OptionError, Table, TopicSelection
 from minibroker.pipeline.options import NAMES, Position, Query, ReadOptions, list_allowed_options, parse_options
-from minibroker.pipeline.selection import TopicSelection
 from tests.cases import for_each
 from tests.pipeline.stand_in import partition
 

@@ -11,8 +11,8 @@ import pytest
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.client.connection_settings import RemainingSettings
+from minibroker.pipeline.brokers.broker_source import FetchSettings
 from minibroker.pipeline.brokers.client import FIXED, make_client_settings
-from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import NAMES
 from minibroker.pipeline.schemas import BATCHES, RECORDS

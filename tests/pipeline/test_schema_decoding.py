@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.pipeline.schema_decoding import CannotDecode, DecodingTask, Unknown
-from minibroker.pipeline.schema_sources import GivenSchema, RegistryUnavailable
+from minibroker.pipeline.schema_decoding import CannotDecode, DecodingTask, GivenSchema, RegistryUnavailable, Unknown
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER
 from minibroker.registry.state import schema_formats

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.schema_sources import RegistrySchemas, RegistryUnavailable, TopicSchemas, make_topic_options
+from minibroker.pipeline.schema_decoding import RegistrySchemas, RegistryUnavailable, TopicSchemas, make_topic_options
 from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import WireSchema
 from minibroker.registry.registry_client import RegistryClient, RequestFailed

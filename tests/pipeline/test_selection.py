@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 
-from minibroker.pipeline.log_source import OptionError, TopicPartition
-from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.log_source import OptionError, TopicPartition, TopicSelection
 
 ORDERS = [TopicPartition("orders", partition) for partition in (0, 2, 10)]
 EUROPE = TopicPartition("orders-eu.v1", 0)

@@ -84,8 +84,7 @@ def archive(
     """
     from minibroker.pipeline.archiving.archive_job import LogArchive
     from minibroker.pipeline.archiving.archived_topics import find_topic_configs, find_topic_ids
-    from minibroker.pipeline.option_values import parse_duration_ms
-    from minibroker.pipeline.options import parse_options
+    from minibroker.pipeline.options import parse_duration_ms, parse_options
 
     if trigger is not None and not continuous:
         raise click.UsageError("--trigger needs --continuous")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,10 +27,8 @@ from minibroker.cli.shared import make_assignments_option, make_json_option, par
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
-    from minibroker.pipeline.archiving.archived_topics import PreparedTopics
-    from minibroker.pipeline.archiving.replay_task import ReplayTask
+    from minibroker.pipeline.archiving.replay_job import ReplayTask
 
-COMMIT_RECORDS: Final = 100_000
 FIELDS: Final = ("topic", "partition", "to", "archived", "written", "already")
 HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already")
 
@@ -49,20 +46,10 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 )
 @click.option("--end", metavar="WHERE", type=parse_offset_or_time, help="End before this offset or time.")
 @click.option("--repartition", is_flag=True, help="Choose partitions by key, instead of keeping them.")
-@click.option(
-    "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."
-)
 @make_assignments_option(
     "--config", "configs", "A config of new topics, beside the archived ones; empty to leave one out."
 )
 @click.option("--id", "replay_id", metavar="NAME", help="The name of this replay.  [default: by archive and topics]")
-@click.option(
-    "--commit-records",
-    type=click.IntRange(1),
-    default=COMMIT_RECORDS,
-    show_default=True,
-    help="Commit at most so many records of a partition at a time.",
-)
 @add_client_setting_options
 @add_timeout_option
 @pipeline_shared.add_engine_option
@@ -78,10 +65,8 @@ def replay(
     start: PartitionPlace | None,
     end: PartitionPlace | None,
     repartition: bool,
-    partitions: int | None,
     configs: tuple[tuple[str, str], ...],
     replay_id: str | None,
-    commit_records: int,
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
     engine: pipeline_shared.EngineName,
@@ -99,8 +84,6 @@ def replay(
     Example:
         minibroker pipeline replay --from archive --bootstrap-server 127.0.0.1:9092 --topic-map orders=orders-again
     """
-    if partitions is not None and not repartition:
-        raise click.UsageError("--partitions needs --repartition")
     servers = servers or get_default_servers()
     if servers is None:
         raise click.UsageError("name the broker with --bootstrap-server")
@@ -108,14 +91,16 @@ def replay(
 
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
-    from minibroker.pipeline.archiving.archived_topics import choose_target_configs
+    from minibroker.pipeline.archiving.archived_topics import choose_target_configs, prepare_topics
     from minibroker.pipeline.archiving.replay_job import (
         ReplayRange,
+        ReplayTask,
+        find_needed_topics,
         make_replay_id,
         replay_archive,
         replay_settings,
     )
-    from minibroker.pipeline.archiving.replay_task import ReplayTask
+    from minibroker.pipeline.sink.delivery import connect_client
 
     settings = replay_settings(servers, dict(client))
     table = pipeline_shared.locate_archive(table_format, archive, catalog)
@@ -126,9 +111,11 @@ def replay(
     part = ReplayRange(parse_start_or_end(start), parse_start_or_end(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or make_replay_id(whole, targets, repartition, part)
-    task = ReplayTask(settings, name, targets, repartition, commit_records)
+    task = ReplayTask(settings, name, targets, repartition)
     kept = choose_target_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
-    prepared = _prepare_topics(task, archived, dict(configs), partitions, kept)
+    with connect_client(settings) as connected:
+        needed = find_needed_topics(archived, task)
+        prepared = prepare_topics(connected, needed, dict(configs), any_count=repartition, archived=kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = pipeline_shared.runs_locally(engine, records=sum(each.records for each in archived))
@@ -174,24 +161,6 @@ def _map_targets(archived: list[ArchivedPartition], topic_map: tuple[tuple[str, 
                 f"--topic-map {topic}={target}: {topic} is none of the topics to replay, {', '.join(sorted(found))}"
             )
     return dict(topic_map)
-
-
-def _prepare_topics(
-    task: ReplayTask,
-    archived: list[ArchivedPartition],
-    configs: Mapping[str, str],
-    partitions: int | None,
-    kept: Mapping[str, Mapping[str, str]],
-) -> PreparedTopics:
-    from minibroker.pipeline.archiving.archived_topics import prepare_topics
-    from minibroker.pipeline.archiving.replay_job import find_needed_topics
-    from minibroker.pipeline.sink.delivery import connect_client
-
-    with connect_client(task.settings) as client:
-        needed = find_needed_topics(archived, task)
-        if task.repartition:
-            needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
-        return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
 def _make_partition_row(task: ReplayTask, archived: ArchivedPartition, written: int, is_whole: bool) -> tuple[Any, ...]:

@@ -52,15 +52,14 @@ def rewrite(
     """Copy a log directory in message format 2, with another codec or batch size.
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
-    directory. Kafka's own topics are copied. After a kill, run it again with the same options to continue; when all is
-    done, that does nothing.
+    directory. Kafka's own topics are copied. After a kill, run it again with the same options to continue.
 
     \b
     Example:
         minibroker pipeline rewrite --path old-data --output new-data --compression zstd
     """
+    from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
     from minibroker.pipeline.rewriting.directory import DirectoryRewriting, finish_rewriting
-    from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]
@@ -68,15 +67,11 @@ def rewrite(
     with DirectoryRewriting(
         path, output, settings, topics
     ) as rewriting:  # it refuses what cannot be, before Spark starts
-        if rewriting.finished is None:
-            locally = pipeline_shared.runs_locally(
-                engine, size_bytes=sum(task.size_bytes for task in rewriting.list_unfinished_segments())
-            )
-            with pipeline_shared.start_engine(locally, master, conf) as runs:
-                report = finish_rewriting(rewriting, runs)
-        else:
-            click.echo(f"{output} was complete already: nothing was done", err=True)
-            report = rewriting.finished
+        locally = pipeline_shared.runs_locally(
+            engine, size_bytes=sum(task.size_bytes for task in rewriting.list_unfinished_segments())
+        )
+        with pipeline_shared.start_engine(locally, master, conf) as runs:
+            report = finish_rewriting(rewriting, runs)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -301,10 +301,7 @@ def locate_archive(
         if catalog:
             raise click.UsageError("--catalog is for iceberg and delta")
         return ParquetArchive(path_or_table, compression)
-    if table_format == "iceberg":
-        from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
+    from minibroker.pipeline.archiving.lake_archive import DeltaArchive, IcebergArchive
 
-        return IcebergArchive(path_or_table, dict(catalog), compression)
-    from minibroker.pipeline.archiving.delta_archive import DeltaArchive
-
-    return DeltaArchive(path_or_table, dict(catalog), compression)
+    kind = IcebergArchive if table_format == "iceberg" else DeltaArchive
+    return kind(path_or_table, dict(catalog), compression)

@@ -93,15 +93,13 @@ def _collect_findings(
 
 
 def _select_checks(checks: str | None, skip: str | None) -> list[str]:
-    """Return the checks to make. Raises click.ClickException, status 2."""
+    """Return the checks to make. Raises `OptionError`."""
     from minibroker.pipeline.verifying.findings import CHECKS
+    from minibroker.pipeline.verifying.log_files import require_known_checks
 
-    chosen = CHECKS if checks is None else _split_names(checks)
-    left_out = _split_names(skip or "")
-    unknown = [name for name in (*chosen, *left_out) if name not in CHECKS]
-    if unknown:
-        raise pipeline_shared.make_job_error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    return [name for name in chosen if name not in left_out]
+    chosen = require_known_checks(CHECKS if checks is None else _split_names(checks))
+    left_out = require_known_checks(_split_names(skip or ""))
+    return [name for name in CHECKS if name in chosen - left_out]
 
 
 def _split_names(text: str) -> list[str]:

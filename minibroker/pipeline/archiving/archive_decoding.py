@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
-from minibroker.pipeline.schema_sources import SchemaLocation, get_cached_decoder
+from minibroker.pipeline.schema_decoding import SchemaLocation, get_cached_decoder
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, format_json
 
 DECODED: Final = "value_decoded"
@@ -49,7 +49,7 @@ class ValueDecoder:
             raise ArchiveError(f"the decoded values have no common type: {error}") from None
         for batch, values, reasons in decoded:
             if len(whole):  # a file has no struct without a field
-                batch = batch.append_column(DECODED, cast_with_missing_fields(values, whole))
+                batch = batch.append_column(DECODED, values.cast(whole))
             yield batch.append_column(ERROR, reasons)
 
 
@@ -128,19 +128,3 @@ def _make_writable_type(type: pa.DataType) -> pa.DataType:
         inner = _make_writable_type(type.value_type)
         return pa.null() if inner == EMPTY or pa.types.is_null(inner) else pa.list_(inner)
     return type
-
-
-def cast_with_missing_fields(values: pa.Array, type: pa.DataType) -> pa.Array:
-    """Return values as another type, which may have more fields, and has none of those that are always null."""
-    if pa.types.is_struct(type) and pa.types.is_struct(values.type):
-        names = {each.name for each in values.type}
-        empty = pa.nulls(len(values))
-        children = [
-            cast_with_missing_fields(values.field(each.name) if each.name in names else empty, each.type)
-            for each in type
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
-    if pa.types.is_list(type) and pa.types.is_list(values.type):
-        inner = cast_with_missing_fields(values.values, type.value_type)
-        return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
-    return values.cast(type)

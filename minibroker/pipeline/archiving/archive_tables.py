@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_opening import make_read_request, open_source
@@ -163,6 +164,24 @@ class OffsetWindow(NamedTuple):
 
 # Yields these columns of all rows or of a window, in any order.
 RowsScan = Callable[[Sequence[str], OffsetWindow | None], Iterator[pa.RecordBatch]]
+
+
+def make_scan(dataset: ds.Dataset) -> RowsScan:
+    """Return what reads a dataset of pyarrow's."""
+
+    def scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
+        yield from dataset.to_batches(columns=list(columns), filter=make_offset_filter(window))
+
+    return scan
+
+
+def make_offset_filter(window: OffsetWindow | None) -> pc.Expression | None:
+    """Return a window as a filter of pyarrow's."""
+    if window is None:
+        return None
+    (topic, partition), start, end = window
+    of_partition = (pc.field("topic") == topic) & (pc.field("partition") == partition)
+    return of_partition & (pc.field("offset") >= start) & (pc.field("offset") < end)
 
 
 class ArchiveTable(Protocol):

@@ -168,11 +168,7 @@ def prepare_topics(
     for topic, count in found.items():
         if not any_count and count < needed[topic].partitions:
             raise OptionError(f"topic {topic} has {count} partitions, and the archive has {needed[topic].partitions}")
-    remarks = [
-        remark
-        for topic in found
-        for remark in _list_config_warnings(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
-    ]
+    remarks = [remark for topic in found if (remark := _warn_of_retention(client, topic, needed[topic].oldest_ms))]
     made = [topic for topic in needed if topic not in found]
     for topic in made:
         wanted = {**CONFIGS, **archived.get(topic, {}), **(configs or {})}
@@ -192,20 +188,13 @@ def _create_topic(client: Client, topic: str, partitions: int, configs: Mapping[
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 
 
-def _list_config_warnings(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
-    """Return warnings about what an existing topic's configs do to old records, and do not do. Raises `OptionError`."""
+def _warn_of_retention(client: Client, topic: str, oldest_ms: int | None) -> str:
+    """Return a warning if an existing topic's retention deletes old records, or nothing. Raises `OptionError`."""
     configs = describe_configs(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":
         raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")
-    found = [
-        f"topic {topic} has {name}={configs[name]}, the archived one had {value}"
-        for name, value in archived.items()
-        if name in configs and configs[name] != value
-    ]
     retention_ms = int(configs.get("retention.ms") or -1)
-    old = oldest_ms is not None and time.time() * 1000 - oldest_ms > retention_ms >= 0
-    if old and "delete" in configs.get("cleanup.policy", "delete"):
-        found.append(
-            f"topic {topic} has retention.ms={retention_ms}: the broker deletes archived records that are older"
-        )
-    return found
+    is_old = oldest_ms is not None and time.time() * 1000 - oldest_ms > retention_ms >= 0
+    if is_old and "delete" in configs.get("cleanup.policy", "delete"):
+        return f"topic {topic} has retention.ms={retention_ms}: the broker deletes archived records that are older"
+    return ""

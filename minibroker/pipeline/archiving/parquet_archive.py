@@ -13,13 +13,12 @@ be moved and pruned by date.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, SubTreeFileSystem
 
@@ -173,7 +172,7 @@ class ParquetArchive:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
             raise archive_tables.ArchiveError(f"there is no archive {self.location}")
-        return make_scan(self.open_dataset())
+        return archive_tables.make_scan(self.open_dataset())
 
     def open_dataset(self) -> ds.Dataset:
         """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
@@ -197,24 +196,6 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 def is_archive_file(path: str) -> bool:
     """Return whether a file is one of the archive's own, with records."""
     return path.endswith(".parquet") and not path.startswith((".", "_"))
-
-
-def make_scan(dataset: ds.Dataset) -> archive_tables.RowsScan:
-    """Return what reads a dataset of pyarrow's."""
-
-    def scan(columns: Sequence[str], window: archive_tables.OffsetWindow | None) -> Iterator[pa.RecordBatch]:
-        yield from dataset.to_batches(columns=list(columns), filter=make_offset_filter(window))
-
-    return scan
-
-
-def make_offset_filter(window: archive_tables.OffsetWindow | None) -> pc.Expression | None:
-    """Return a window as a filter of pyarrow's."""
-    if window is None:
-        return None
-    (topic, partition), start, end = window
-    of_partition = (pc.field("topic") == topic) & (pc.field("partition") == partition)
-    return of_partition & (pc.field("offset") >= start) & (pc.field("offset") < end)
 
 
 def split_among_workers(splits: Sequence[Split], workers: int) -> list[list[Split]]:

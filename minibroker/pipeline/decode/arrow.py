@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Int64s, UInt8s
-from minibroker.pipeline.decode.record_field_columns import FieldColumns, HeaderParts, RecordParts
+from minibroker.pipeline.decode.record_columns import FieldColumns, HeaderParts, RecordParts
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
 
@@ -20,57 +21,47 @@ class RowMaker:
     """Makes the rows of one partition. Columns with a single value are made only once."""
 
     def __init__(self, schema: pa.Schema, partition: TopicPartition) -> None:
-        self.schema = schema
-        self.names: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
+        self._schema = schema
+        self._headers: pa.DataType = schema.field("headers").type if "headers" in schema.names else HEADERS
+        self._names: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
         self._constants: dict[tuple[Any, pa.DataType], pa.Array] = {}
 
     def make_record_rows(self, data: UInt8s, fields: FieldColumns) -> pa.RecordBatch:
         """Return the rows of these records. Their bytes are copied out of `data`."""
-        columns = [self._make_column(field, data, fields) for field in self.schema]
-        return make_record_batch(columns, self.schema, fields.count)
+        times = fields.timestamps_ms
+        columns = {
+            "key": _copy_parts_to_array(data, fields.keys),
+            "value": _copy_parts_to_array(data, fields.values),
+            "headers": _make_headers(data, fields.headers, self._headers),
+            "offset": fields.offsets,
+            "timestamp": None if times is None else convert_times(times),
+            "timestampMs": times,
+            "timestampType": fields.timestamp_types,
+        }
+        return self.make_rows(columns, fields.count)
 
     def make_damage_row(self, message: str, **known_values: Any) -> pa.RecordBatch:
         """Return the row for a damaged batch, with what is known of it."""
-        known_values |= {**self.names, CORRUPT: message}
-        return make_record_batch(
-            [pa.array([known_values.get(field.name)], field.type) for field in self.schema], self.schema, 1
-        )
+        known_values[CORRUPT] = message
+        return self.make_rows({name: pa.array([value]) for name, value in known_values.items()}, 1)
 
-    def _make_column(self, field: pa.Field, data: UInt8s, fields: FieldColumns) -> pa.Array:
-        kinds, times, made = fields.timestamp_types, fields.timestamps_ms, None
-        match field.name:
-            case "key":
-                made = _copy_parts_to_array(data, fields.keys)
-            case "value":
-                made = _copy_parts_to_array(data, fields.values)
-            case "headers":
-                made = _make_headers(data, fields.headers)
-            case "offset" if fields.offsets is not None:
-                made = pa.array(fields.offsets)
-            case "timestamp" if times is not None:
-                made = convert_times(times)
-            case "timestampMs" if times is not None:
-                made = pa.array(times)
-            case "timestampType" if isinstance(kinds, int):
-                return self.get_constant_column(kinds, field.type, fields.count)
-            case "timestampType":
-                made = pa.array(kinds).cast(field.type)
-        return self.get_constant_column(self.names.get(field.name), field.type, fields.count) if made is None else made
+    def make_rows(self, columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
+        """Return `count` rows: of an array, or of one value for all of them; None, or no column at all, is null."""
+        known = {**self._names, **columns}
+        arrays = [self._make_array(known.get(field.name), field.type, count) for field in self._schema]
+        if arrays:
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
-    def get_constant_column(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
-        """Return an array of `count` times this value; None is null."""
-        known = self._constants.get((value, kind))
+    def _make_array(self, column: Any, kind: pa.DataType, count: int) -> pa.Array:
+        if isinstance(column, np.ndarray):
+            column = pa.array(column)
+        if isinstance(column, pa.Array):
+            return column if column.type == kind else column.cast(kind)
+        known = self._constants.get((column, kind))
         if known is None or len(known) < count:
-            known = pa.repeat(pa.scalar(value, kind), max(count, _MIN_CONSTANTS))
-            self._constants[value, kind] = known
+            known = self._constants[column, kind] = pa.repeat(pa.scalar(column, kind), max(count, _MIN_CONSTANTS))
         return known.slice(0, count)
-
-
-def make_record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """Return `count` rows of these columns; there may be no columns."""
-    if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def _copy_parts_to_array(data: UInt8s, parts: RecordParts | pa.Array | None) -> pa.Array | None:
@@ -99,19 +90,20 @@ def convert_times(timestamps_ms: Int64s) -> pa.Array:
     return pa.Array.from_buffers(TIMESTAMP, len(micros), [validity, pa.py_buffer(micros)])
 
 
-def _make_headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
+def _make_headers(data: UInt8s, parts: HeaderParts | None, kind: pa.DataType) -> pa.Array | None:
     """Return lists of key and value. A record without headers has null, as in Spark's own source."""
     if parts is None or len(parts.keys.start) == 0:
         return None
     offsets = np.zeros(len(parts.per_record) + 1, np.int32)
     np.cumsum(parts.per_record, out=offsets[1:])
     validity = np.packbits(parts.per_record > 0, bitorder="little")
+    keys = _copy_parts_to_array(data, parts.keys)
     entries = pa.StructArray.from_arrays(
-        [_decode_text(_copy_parts_to_array(data, parts.keys)), _copy_parts_to_array(data, parts.values)],
-        fields=list(HEADERS.value_type),
+        [_decode_text(keys) if kind == HEADERS else keys, _copy_parts_to_array(data, parts.values)],
+        fields=list(kind.value_type),
     )
     buffers = [pa.py_buffer(validity), pa.py_buffer(offsets)]
-    return pa.ListArray.from_buffers(HEADERS, len(parts.per_record), buffers, children=[entries])
+    return pa.ListArray.from_buffers(kind, len(parts.per_record), buffers, children=[entries])
 
 
 def _decode_text(binary: pa.Array) -> pa.Array:

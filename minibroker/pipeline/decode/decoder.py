@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
-from minibroker.pipeline.decode.arrow import RowMaker, convert_times, make_record_batch
+from minibroker.pipeline.decode.arrow import RowMaker, convert_times
 from minibroker.pipeline.decode.batch_headers import (
     MAX_BATCH_BYTES,
     BatchHeaders,
@@ -88,7 +88,8 @@ _CODECS: Final = (*(codec.name.lower() for codec in Compression), "5", "6", "7")
 class _Decoder(ABC):
     """The part that both decoders share: the walk over the batches, and the handling of damage.
 
-    A batch is decompressed to at most `max_batch_bytes`, which is at most `MAX_BATCH_BYTES`.
+    A batch is decompressed to at most `max_batch_bytes`, which is at most `MAX_BATCH_BYTES`. `schema` has other types
+    for the columns of the request.
     """
 
     table: ClassVar[pa.Schema]
@@ -101,13 +102,14 @@ class _Decoder(ABC):
         aborted: AbortedRanges | None = None,
         chunk_bytes: int = CHUNK_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        schema: pa.Schema | None = None,
     ) -> None:
         self._request = request
         self._offsets = offsets
         self._aborted = aborted
         self._chunk_bytes = min(chunk_bytes, _MAX_CHUNK_BYTES)
         self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
-        self._rows = RowMaker(choose_columns(self.table, request.columns), partition)
+        self._rows = RowMaker(schema or choose_columns(self.table, request.columns), partition)
 
     def decode_data(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
         """Yield the rows of the whole batches in `data` as chunks get full; `decode_remaining_batches` yields the rest.
@@ -294,61 +296,29 @@ def make_batch_rows(
     rows: RowMaker, headers: BatchHeaders, is_valid: Bools | None, origin: DataOrigin
 ) -> pa.RecordBatch:
     """Return a row for each header. `is_valid` is whether checksums match, None if unknown."""
-    count = len(headers.size)
-    columns = []
-    for field in rows.schema:
-        is_name = field.name in rows.names
-        column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, origin)
-        is_array = isinstance(column, np.ndarray | pa.Array)
-        columns.append(
-            _cast_column(column, field.type) if is_array else rows.get_constant_column(column, field.type, count)
-        )
-    return make_record_batch(columns, rows.schema, count)
-
-
-def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
-    array = column if isinstance(column, pa.Array) else pa.array(column)
-    return array if array.type == kind else array.cast(kind)
-
-
-def _make_column(name: str, headers: BatchHeaders, is_valid: Bools | None, origin: DataOrigin) -> Any:
-    """Return the column as an array, or the one value of all its rows."""
-    match name:
-        case "segment":
-            return origin.segment
-        case "position":
-            return None if origin.position is None else headers.position + origin.position
-        case "codec":
-            return _list_codecs().take(pa.array(headers.codec))
-        case "timestampType":
-            return find_timestamp_types(headers)
-        case "recordCount":
-            return pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < 2))
-        case "baseTimestamp":
-            return convert_times(headers.base_timestamp)
-        case "maxTimestamp":
-            return convert_times(headers.max_timestamp)
-        case "isTransactional":
-            return headers.is_transactional
-        case "isControl":
-            return headers.is_control
-        case "crcValid":
-            return is_valid
-    field = _FIELDS.get(name)
-    return None if field is None else getattr(headers, field)
-
-
-_FIELDS: Final = {
-    "sizeInBytes": "size",
-    "magic": "magic",
-    "baseTimestampMs": "base_timestamp",
-    "maxTimestampMs": "max_timestamp",
-    "baseOffset": "base_offset",
-    "lastOffset": "last_offset",
-    "partitionLeaderEpoch": "leader_epoch",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "baseSequence": "base_sequence",
-    "attributes": "attributes",
-    "crc": "crc",
-}
+    counts = pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < MAGIC))
+    columns = {
+        "segment": origin.segment,
+        "position": None if origin.position is None else headers.position + origin.position,
+        "sizeInBytes": headers.size,
+        "magic": headers.magic,
+        "codec": _list_codecs().take(pa.array(headers.codec)),
+        "timestampType": find_timestamp_types(headers),
+        "baseOffset": headers.base_offset,
+        "lastOffset": headers.last_offset,
+        "recordCount": counts,
+        "baseTimestamp": convert_times(headers.base_timestamp),
+        "maxTimestamp": convert_times(headers.max_timestamp),
+        "baseTimestampMs": headers.base_timestamp,
+        "maxTimestampMs": headers.max_timestamp,
+        "partitionLeaderEpoch": headers.leader_epoch,
+        "producerId": headers.producer_id,
+        "producerEpoch": headers.producer_epoch,
+        "baseSequence": headers.base_sequence,
+        "isTransactional": headers.is_transactional,
+        "isControl": headers.is_control,
+        "attributes": headers.attributes,
+        "crc": headers.crc,
+        "crcValid": is_valid,
+    }
+    return rows.make_rows(columns, len(headers.size))

@@ -17,13 +17,13 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arrow import RowMaker
 from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin
-from minibroker.pipeline.decode.record_field_columns import (
+from minibroker.pipeline.decode.record_columns import (
     PARTS,
     FieldColumns,
+    find_record_starts,
     list_record_parts_of_columns,
     read_record_fields,
 )
-from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader

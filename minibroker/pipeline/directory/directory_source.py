@@ -16,9 +16,8 @@ from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_log
 from minibroker.pipeline.directory.log_transactions import LogTransactions
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.directory.segment_files import LogView
-from minibroker.pipeline.directory.split_reading import SplitReader
-from minibroker.pipeline.directory.times import find_offset_at
+from minibroker.pipeline.directory.segment_files import LogView, find_offset_at
+from minibroker.pipeline.directory.splitting import SplitReader
 from minibroker.pipeline.log_source import (
     Bounds,
     DataLoss,
@@ -27,9 +26,9 @@ from minibroker.pipeline.log_source import (
     ReadRequest,
     Split,
     TopicPartition,
+    TopicSelection,
 )
 from minibroker.pipeline.planning import limit_range_to_bounds
-from minibroker.pipeline.selection import TopicSelection
 
 # Each Spark task costs as much as reading some megabytes: with 16 MB a read took half as long again.
 SPLIT_BYTES = 64 << 20

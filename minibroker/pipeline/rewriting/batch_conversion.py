@@ -1,43 +1,132 @@
-"""Converts the batches of one segment, a chunk at a time: which are joined, and what their records become.
+"""Converts the batches of one segment, a chunk at a time: how each is rewritten, by the settings, and which are joined.
 
-`segment_rewriting.py` reads and writes the batches; `rewrite_settings.py` decides how each is rewritten.
+`segment_rewriting.py` reads and writes the batches.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.decode.batch_headers import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, Producer, RowsOrigin
-from minibroker.pipeline.encode.encoder import encode_rows_of_origins
+from minibroker.pipeline.encoder import BatchSettings, EncodeError, Producer, RowsOrigin, encode_rows_of_origins
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.rewriting import rewrite_settings
+from minibroker.pipeline.schemas import EXACT_HEADERS, RECORDS, choose_columns
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     MAGIC,
     MAX_SEQUENCE,
     BatchHeader,
 )
 from minibroker.protocol.records.building import assemble_batch
-from minibroker.protocol.records.compression import compress, decompress
+from minibroker.protocol.records.compression import Compression, compress, decompress
 from minibroker.protocol.records.varints import Bytes
+
+DEFAULT_BATCH_BYTES = 16384
+UNBOUNDED_BYTES = 2**31 - 1
+
+
+class RewriteError(Exception):
+    """Why a directory cannot be rewritten, in one line."""
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """The form of all batches, which have format 2. None leaves a property of each batch as it is.
+
+    `level` is the codec's. Without `batch_bytes` each batch stays one batch, and messages of formats 0 and 1 are joined
+    to batches of 16384 bytes. Raises `EncodeError`
+    for contradicting settings.
+    """
+
+    codec: Compression | None = None
+    level: int | None = None
+    batch_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.level is not None and self.codec is None:
+            raise EncodeError("a level needs a codec")
+        BatchSettings(self.codec or Compression.NONE, self.level)
+
+
+class RewriteWay(Enum):
+    """How a batch is rewritten."""
+
+    COPY = "its bytes stay"
+    RECODE = "its records stay as they are, under another codec"
+    ALONE = "its records are one batch again"
+    JOIN = "its records are batched again, with those of its neighbours"
+
+
+class TargetForm(NamedTuple):
+    """The form that one batch gets, and how."""
+
+    way: RewriteWay
+    codec: Compression
+
+
+def choose_target_form(header: BatchHeader, settings: RewriteSettings) -> TargetForm:
+    """Return the target of a batch by its header."""
+    codec = Compression(header.compression) if settings.codec is None else settings.codec
+    is_same = codec == header.compression and (settings.level is None or not codec)
+    return TargetForm(_choose_rewrite_way(header, is_same, settings), codec)
+
+
+def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> RewriteWay:
+    if header.magic < MAGIC:
+        return RewriteWay.JOIN if settings.batch_bytes or not header.compression else RewriteWay.ALONE
+    if header.is_control or header.record_count == 0:
+        return RewriteWay.COPY
+    if settings.batch_bytes and not header.attributes & DELETE_HORIZON_BIT:
+        return RewriteWay.JOIN
+    return RewriteWay.COPY if is_same else RewriteWay.RECODE
+
+
+class ProducerRun(NamedTuple):
+    """What batches must share, beside their target, to be joined."""
+
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+
+
+def make_producer_run(header: BatchHeader, leader_epoch: int) -> ProducerRun:
+    """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
+    epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
+    return ProducerRun(epoch, header.producer_id, header.producer_epoch, header.is_transactional)
+
+
+def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:
+    """Return whether the sequences of two batches of a run are as far apart as their offsets, as within one batch.
+
+    This is not so if there was a marker, a batch that was compacted away, or another producer's record between them.
+    """
+    if before.producer_id < 0:
+        return True
+    if before.base_sequence < 0 or after.base_sequence < 0:
+        return False
+    distance = after.base_offset - before.base_offset
+    return (after.base_sequence - before.base_sequence - distance) & MAX_SEQUENCE == 0
+
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
 ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
-OFFSET, HEADERS = (COLUMNS.index(name) for name in ("offset", "headers"))
-REPLACEMENT = "\ufffd"  # invalid UTF-8 is decoded to this
+OFFSET = COLUMNS.index("offset")
+# Readers get an approximation of header keys with invalid UTF-8, but a log must keep them.
+SCHEMA = choose_columns(RECORDS, COLUMNS[:-1]).append(pa.field("headers", EXACT_HEADERS))
 MAX_OFFSET = 2**63 - 1
-ENCODED = (rewrite_settings.RewriteWay.ALONE, rewrite_settings.RewriteWay.JOIN)
+ENCODED = (RewriteWay.ALONE, RewriteWay.JOIN)
 
 
 class SourceBatch(NamedTuple):
@@ -45,13 +134,13 @@ class SourceBatch(NamedTuple):
 
     header: BatchHeader
     data: bytes
-    target: rewrite_settings.TargetForm
+    target: TargetForm
 
 
 class JoinedBatches(NamedTuple):
     """Consecutive batches that are joined: what they share, and the first and the last of them."""
 
-    run: rewrite_settings.ProducerRun
+    run: ProducerRun
     first: BatchHeader
     last: BatchHeader
 
@@ -72,7 +161,7 @@ class BatchConverter:
         self,
         partition: TopicPartition,
         place: str,
-        settings: rewrite_settings.RewriteSettings,
+        settings: RewriteSettings,
         epoch_at: Callable[[int], int],
     ) -> None:
         self._partition = partition
@@ -84,43 +173,23 @@ class BatchConverter:
     def convert_batches(self, sources: list[SourceBatch]) -> Iterator[Bytes]:
         """Yield what becomes of some consecutive batches, in the order of the log."""
         rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
-        sources = self._mark_inexact_batches(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _get_joining_key):
             if target.way in ENCODED:
                 settings = self._make_batch_settings(target, timestamp_type)
                 yield from self._encode_joined_batches(list(self._iterate_joined_batches(some)), settings, rows)
-            elif target.way is rewrite_settings.RewriteWay.COPY:
+            elif target.way is RewriteWay.COPY:
                 yield from (source.data for source in some)
             else:
-                for source in some:
-                    rows.drop_rows_up_to(source.header.last_offset)
-                    yield recompress_batch(source, self._settings.level)
-
-    def _mark_inexact_batches(self, sources: list[SourceBatch], rows: _DecodedRows) -> list[SourceBatch]:
-        """Return the batches. Those with a record that rows cannot express will keep their records as they are.
-
-        Rows cannot express header keys with invalid UTF-8: readers get an approximation, but a log must keep them.
-        """
-        keys = rows.find_inexact_offsets()
-        if not keys:
-            return sources
-        found = list(sources)
-        last_offsets = [source.header.last_offset for source in sources]
-        for offset in keys:
-            at = bisect_left(last_offsets, offset)
-            source = sources[at]
-            if source.header.magic == MAGIC:
-                found[at] = source._replace(target=source.target._replace(way=rewrite_settings.RewriteWay.RECODE))
-        return found
+                yield from (recompress_batch(source, self._settings.level) for source in some)
 
     def _iterate_joined_batches(self, sources: Iterable[SourceBatch]) -> Iterator[JoinedBatches]:
         """Yield the batches in stretches that are joined, as long as possible."""
         joined: JoinedBatches | None = None
         for source in sources:
             header = source.header
-            run = rewrite_settings.make_producer_run(header, self._epoch_at(header.base_offset))
-            is_alone = joined is None or source.target.way is rewrite_settings.RewriteWay.ALONE or run != joined.run
-            if joined is not None and not is_alone and rewrite_settings.continues_sequence(joined.last, header):
+            run = make_producer_run(header, self._epoch_at(header.base_offset))
+            is_alone = joined is None or source.target.way is RewriteWay.ALONE or run != joined.run
+            if joined is not None and not is_alone and continues_sequence(joined.last, header):
                 joined = joined._replace(last=header)
                 continue
             if joined is not None:
@@ -133,7 +202,7 @@ class BatchConverter:
         if not sources:
             return _DecodedRows([])
         every = OffsetRange(self._partition, 0, MAX_OFFSET)
-        decoder = RecordsDecoder(self._partition, ReadRequest("records", COLUMNS), every)
+        decoder = RecordsDecoder(self._partition, ReadRequest("records", COLUMNS), every, schema=SCHEMA)
         data = b"".join(source.data for source in sources)
         batches = [
             each.rename_columns(ENCODED_COLUMNS)
@@ -151,16 +220,14 @@ class BatchConverter:
             try:
                 yield from (batch.data for batch in encode_rows_of_origins(some, settings, origins))
             except EncodeError as error:
-                raise rewrite_settings.RewriteError(
-                    f"{self._partition}, from offset {offsets[0]} on: {error}"
-                ) from error
+                raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
 
-    def _make_batch_settings(self, target: rewrite_settings.TargetForm, timestamp_type: int) -> BatchSettings:
-        batch_bytes = self._settings.batch_bytes or rewrite_settings.DEFAULT_BATCH_BYTES
+    def _make_batch_settings(self, target: TargetForm, timestamp_type: int) -> BatchSettings:
+        batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES
         return BatchSettings(
             target.codec,
             self._settings.level,
-            rewrite_settings.UNBOUNDED_BYTES if target.way is rewrite_settings.RewriteWay.ALONE else batch_bytes,
+            UNBOUNDED_BYTES if target.way is RewriteWay.ALONE else batch_bytes,
             timestamp_type=timestamp_type,
         )
 
@@ -179,23 +246,6 @@ class _DecodedRows:
             if count < batch.num_rows:
                 self._batches.append(batch.slice(count))
             yield batch.slice(0, count), self._get_next_row_offset() if self._batches else MAX_OFFSET
-
-    def drop_rows_up_to(self, last_offset: int) -> None:
-        """Drop the remaining rows up to this offset."""
-        for _ in self.remove_rows_up_to(last_offset):
-            pass
-
-    def find_inexact_offsets(self) -> set[int]:
-        """Return the offsets of rows with an inexact header key."""
-        keys: set[int] = set()
-        for batch in self._batches:
-            offsets = batch.column(OFFSET).to_numpy()
-            headers = batch.column(HEADERS)
-            if headers.null_count < len(headers):
-                replaced = pc.match_substring(pc.list_flatten(headers).field("key"), REPLACEMENT)
-                parents = pc.list_parent_indices(headers).filter(replaced).to_numpy()
-                keys |= set(offsets[parents].tolist())
-        return keys
 
     def _get_next_row_offset(self) -> int:
         return int(self._batches[-1].column(OFFSET)[0].as_py())
@@ -221,7 +271,7 @@ def _find_origins(
     return origins, []
 
 
-def _get_joining_key(source: SourceBatch) -> tuple[rewrite_settings.TargetForm, int]:
+def _get_joining_key(source: SourceBatch) -> tuple[TargetForm, int]:
     """Return what batches must share to be encoded together."""
     return source.target, source.header.timestamp_type
 

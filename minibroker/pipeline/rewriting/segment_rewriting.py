@@ -12,8 +12,13 @@ from typing import NamedTuple
 
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.rewriting.batch_conversion import BatchConverter, SourceBatch
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target_form
+from minibroker.pipeline.rewriting.batch_conversion import (
+    BatchConverter,
+    RewriteError,
+    RewriteSettings,
+    SourceBatch,
+    choose_target_form,
+)
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.varints import Bytes

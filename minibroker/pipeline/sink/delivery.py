@@ -58,14 +58,8 @@ def connect_client(settings: SinkSettings) -> Client:
 def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> DeliveryResult:
     """Write rows. All of them are in the brokers when it returns; within one call, none is written twice."""
     with connect_client(settings) as client:
-        identity = sink_transaction.ProducerIdentity()
-
-        def renew_producer_id() -> None:
-            identity.set_id_and_epoch(*sink_transaction.request_producer_id(client))
-
-        if settings.idempotent:
-            renew_producer_id()
-        sender = ProduceSender(client, settings, identity, renew=renew_producer_id if settings.idempotent else None)
+        producer = sink_transaction.request_producer_id(client) if settings.idempotent else (-1, -1)
+        sender = ProduceSender(client, settings, sink_transaction.ProducerIdentity(*producer))
         return DeliveryResult(_write_batches(TaskWriter(client, settings, sender, task), batches).rows)
 
 

@@ -19,14 +19,11 @@ from minibroker.client.client_errors import ClientError, get_error_name, is_retr
 from minibroker.client.cluster_client import SentRequest
 from minibroker.client.producer_identity import PRODUCE_VERSION
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.encode.batch_settings import EncodeError
-from minibroker.pipeline.encode.encoder import encode_rows
+from minibroker.pipeline.encoder import EncodeError, encode_rows
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import (
     FENCED,
-    SEQUENCE_LOST,
-    UNCERTAIN,
     ProducerFenced,
     ProducerIdentity,
     RecordRefused,
@@ -41,6 +38,7 @@ _PARTITION_DATA: Final = ProduceRequest.TopicProduceData.PartitionProduceData
 _FORMAT_2_VERSION: Final = 3
 _ZSTD_VERSION: Final = 7
 _KEY_BYTES_SHOWN: Final = 40
+_FIRST_OFFSET: Final = bytes(8)  # 0, of each batch in a request
 
 
 @dataclass(slots=True)
@@ -52,7 +50,6 @@ class OutgoingBatch:
     data: bytes
     deadline: float = 0.0  # monotonic seconds, set at the first attempt
     attempts: int = 0
-    uncertain: bool = False  # a failed attempt may have written it; only a retry by the same producer can show
 
 
 WaitingBatches = dict[TopicPartition, list[OutgoingBatch]]  # by partition: the next batch, and some more
@@ -62,8 +59,7 @@ BatchSources = dict[TopicPartition, Iterator[OutgoingBatch]]  # the source of fu
 class ProduceSender:
     """Produces rows to brokers under an identity.
 
-    `before` is called with the partitions of a request before it is sent. `renew` gives the identity a new producer id
-    when a partition has lost its sequences; without it that is an error.
+    `before` is called with the partitions of a request before it is sent.
     """
 
     def __init__(
@@ -72,13 +68,11 @@ class ProduceSender:
         settings: SinkSettings,
         identity: ProducerIdentity,
         before: Callable[[Iterable[TopicPartition]], None] | None = None,
-        renew: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._identity = identity
         self._before = before
-        self._renew = renew
 
     def send_rows(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """Write the rows of each partition, in order. When it returns, brokers have them all.
@@ -111,7 +105,7 @@ class ProduceSender:
                 if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
                     limit = f"kafka.max.request.size={self._settings.max_request_bytes}"
                     raise self._make_refused_record(partition, some, f"{len(batch.data)} bytes exceed {limit}")
-                yield OutgoingBatch(partition, some, batch.data)
+                yield OutgoingBatch(partition, some, _FIRST_OFFSET + batch.data[len(_FIRST_OFFSET) :])
         except EncodeError as error:
             raise RecordRefused(f"{partition}: {error}") from None
 
@@ -140,13 +134,10 @@ class ProduceSender:
                 queue[:1] = self._split_batch(batch)
             else:
                 self._fail_unless_retriable(batch, code, detail)
-                batch.uncertain |= code in UNCERTAIN
                 again = max(again, batch.attempts)
             if not queue:
                 del waiting[batch.partition]
         if again:
-            failed = [(batch, code) for batch, code, _ in answered if waiting.get(batch.partition, [None])[0] is batch]
-            self._renew_producer_id_if_lost(failed)
             self._wait_to_retry(again)
 
     def _send_first_batches(self, waiting: WaitingBatches) -> list[tuple[list[OutgoingBatch], SentRequest]]:
@@ -176,10 +167,8 @@ class ProduceSender:
         for batch in batches:
             batch.attempts += 1
             batch.deadline = batch.deadline or deadline
-            records = memoryview(self._identity.set_producer_fields(batch.data, batch.partition))
-            topics[batch.partition.topic].append(
-                _PARTITION_DATA(index=batch.partition.partition, records=memoryview(records))
-            )
+            data = _PARTITION_DATA(index=batch.partition.partition, records=memoryview(batch.data))
+            topics[batch.partition.topic].append(data)
         return ProduceRequest(
             transactional_id=self._identity.transactional_id,
             acks=self._settings.acks,
@@ -212,7 +201,7 @@ class ProduceSender:
             raise self._make_refused_record(
                 batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes"
             )
-        if not is_retriable_code(code) and (code not in SEQUENCE_LOST or self._renew is None):
+        if not is_retriable_code(code):
             raise self._make_failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
             why = str(detail) if isinstance(detail, ClientError) else get_error_name(code)
@@ -237,15 +226,6 @@ class ProduceSender:
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {reason.rstrip()}")
-
-    def _renew_producer_id_if_lost(self, failed_batches: list[tuple[OutgoingBatch, int]]) -> None:
-        """Get a new producer id if partitions have lost their sequences, and no other batch may be written already."""
-        lost = [code in SEQUENCE_LOST for _, code in failed_batches]
-        uncertain = any(
-            batch.uncertain for (batch, _), is_lost in zip(failed_batches, lost, strict=True) if not is_lost
-        )
-        if any(lost) and not uncertain and self._renew is not None:
-            self._renew()
 
     def _wait_to_retry(self, attempts: int) -> None:
         self._client.forget_leaders_and_coordinators()

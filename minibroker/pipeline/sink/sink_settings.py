@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from minibroker.client.connection_settings import RemainingSettings
-from minibroker.pipeline.encode.batch_settings import BatchSettings
+from minibroker.pipeline.encoder import BatchSettings
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import (
+from minibroker.pipeline.options import (
     INT32_MAX,
     GivenOptions,
     drop_ignored_options,
@@ -46,8 +46,7 @@ class SinkSettings:
     """How rows are written. Times are in ms, sizes in bytes. Names are those of Kafka's producer.
 
     `client` are the settings of the connection. `topic` is for all rows; None means the column `topic`. `write_id`
-    identifies a batch write that may be repeated. With `linger_ms` None, a batch waits until it is full, or there are
-    no more rows.
+    identifies a batch write that may be repeated.
     """
 
     bootstrap_servers: str
@@ -63,7 +62,6 @@ class SinkSettings:
     ignore_keys: bool = False
     max_request_bytes: int = 1 << 20
     buffer_bytes: int = 8 << 20
-    linger_ms: int | None = None
     max_block_ms: int = 60_000
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
@@ -84,7 +82,6 @@ DEFAULTS: Final = SinkSettings("")
 NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "max_request_bytes": ("max.request.size", 1),
     "buffer_bytes": ("buffer.memory", 1),
-    "linger_ms": ("linger.ms", 0),
     "max_block_ms": ("max.block.ms", 0),
     "request_timeout_ms": ("request.timeout.ms", 1),
     "delivery_timeout_ms": ("delivery.timeout.ms", 0),
@@ -176,8 +173,8 @@ def _check_consistency(settings: SinkSettings, kafka: Mapping[str, str], *, pref
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
     if settings.exactly_once and not settings.idempotent:
         raise OptionError("delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true")
-    if settings.delivery_timeout_ms < settings.request_timeout_ms + (settings.linger_ms or 0):
-        raise OptionError("kafka.delivery.timeout.ms must be at least kafka.linger.ms + kafka.request.timeout.ms")
+    if settings.delivery_timeout_ms < settings.request_timeout_ms:
+        raise OptionError("kafka.delivery.timeout.ms must be at least kafka.request.timeout.ms")
     if settings.write_id is not None and not settings.exactly_once:
         raise OptionError("writeId needs delivery=exactly-once")
     if not settings.exactly_once and prefixed:

@@ -6,7 +6,6 @@ when a transaction ends, and what its marker means; the sender writes records.
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import ClientError, check_error_code
 from minibroker.client.producer_identity import ADD_PARTITIONS_VERSION, END_VERSION
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.encode.batch_settings import Producer
+from minibroker.pipeline.encoder import Producer
 from minibroker.pipeline.log_source import PipelineError, TopicPartition
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.declare import Message
@@ -29,18 +28,11 @@ from minibroker.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
-from minibroker.protocol.records.batch import CRC_POSITION, CRC_START, MAX_SEQUENCE
-from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.batch import MAX_SEQUENCE
 from minibroker.protocol.response_errors import collect_error_codes
 
-# With these the batch may have been written nevertheless.
-UNCERTAIN: Final = frozenset(
-    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
 # Another producer has the transactional id now, or the transaction took too long and was aborted.
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-# The partition does not know the earlier batches. Without a transaction, a new producer id solves this.
-SEQUENCE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class WriteFailed(PipelineError):
@@ -55,13 +47,6 @@ class ProducerFenced(WriteFailed):
     """Another producer uses the transactional id, or the transaction took too long and was aborted."""
 
 
-#  0 base offset 8 | length 4 | leader epoch 4 | magic 1
-# 17 crc 4, of all that follows it
-# 21 attributes 2 | last offset delta 4 | base timestamp 8 | max timestamp 8
-# 43 producer id 8 | epoch 2 | base sequence 4
-_CRC: Final = struct.Struct(">I")
-_PRODUCER: Final = struct.Struct(">qhi")
-_PRODUCER_POSITION: Final = 43
 _TIMEOUT_MS: Final = 60_000  # InitProducerId requires one; it has no meaning without a transactional id
 
 
@@ -74,12 +59,6 @@ class ProducerIdentity:
     transactional_id: str | None = None
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def set_id_and_epoch(self, producer_id: int, epoch: int) -> None:
-        """Take another id and epoch. Sequences begin at 0 again."""
-        if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self.producer_id, self.epoch = producer_id, epoch
-            self.sequences.clear()
-
     def make_producer_fields(self, partition: TopicPartition) -> Producer:
         """Return the producer's fields of the next batch of a partition."""
         if self.producer_id < 0:
@@ -91,18 +70,6 @@ class ProducerIdentity:
     def count_acknowledged(self, partition: TopicPartition, record_count: int) -> None:
         """Count records that a partition has accepted."""
         self.sequences[partition] = self.sequences.get(partition, 0) + record_count & MAX_SEQUENCE
-
-    def set_producer_fields(self, data: bytes, partition: TopicPartition) -> bytes:
-        """Return a batch in the form for a Produce request: offsets from 0 on, and the producer's current fields."""
-        producer = self.make_producer_fields(partition)
-        said = (producer.producer_id, producer.epoch, producer.base_sequence)
-        if _PRODUCER.unpack_from(data, _PRODUCER_POSITION) == said:
-            return data if not any(data[:8]) else bytes(8) + data[8:]
-        changed = bytearray(data)
-        changed[:8] = bytes(8)
-        _PRODUCER.pack_into(changed, _PRODUCER_POSITION, *said)
-        _CRC.pack_into(changed, CRC_POSITION, crc32c(memoryview(changed)[CRC_START:]))
-        return bytes(changed)
 
 
 def request_producer_id(client: Client) -> tuple[int, int]:
@@ -156,7 +123,7 @@ class SinkTransaction:
             transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
         )
         answer = self._send_request_to_coordinator("transaction", "taking over", request)
-        self.identity.set_id_and_epoch(answer.producer_id, answer.producer_epoch)
+        self.identity.producer_id, self.identity.epoch = answer.producer_id, answer.producer_epoch
 
     def fetch_marker(self) -> PositionMarker | None:
         """Return the newest marker of ended transactions.

@@ -1,29 +1,167 @@
 """Writes the rows of one task: checks columns, chooses partitions, gathers, sends and counts.
 
-Rows wait in memory, by partition. All are sent when there are enough of them, or when the first has waited long enough.
-The broker creates missing topics if its settings say so. The columns are those of Spark's own Kafka sink.
+The partition of a row is the one in the row, else by its key as Kafka's Java client, else in turns. Rows wait in
+memory, by partition. All are sent when there are enough of them, or no more. The broker creates missing topics if its
+settings say so. The columns are those of Spark's own Kafka sink.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.client.client_errors import get_error_name, is_retriable_code
+from minibroker.client.murmur2 import MULTIPLIER, SEED, compute_murmur2
+from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.schemas import HEADERS
-from minibroker.pipeline.sink.partitioner import Partitioner
 from minibroker.pipeline.sink.sender import ProduceSender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import RecordRefused, WriteFailed
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
+
+# Returns the number of partitions of a topic. Waits until there are at least so many.
+PartitionCount = Callable[[str, int], int]
+
+_RECORD_OVERHEAD_BYTES = 10  # roughly, beside the value
+
+# Longer keys are hashed one by one: the vectorized way takes a step for each four bytes of the longest key.
+_COLUMN_KEY_BYTES_MAX: Final = 256
+
+UInt32s = npt.NDArray[np.uint32]
+
+
+class Partitioner:
+    """Chooses partitions, in turns for rows without a key, also from one batch of rows to the next.
+
+    These rows stay with a partition for `sticky_bytes`, so that batches fill up, and then go to the next one, as in the
+    Java client (KIP-480, KIP-794). The first one is `first` modulo the number of partitions, so that tasks begin with
+    different partitions. With `ignore_keys`, keys are ignored.
+    """
+
+    def __init__(self, count: PartitionCount, sticky_bytes: int, first: int = 0, ignore_keys: bool = False) -> None:
+        self._count = count
+        self._sticky_bytes = sticky_bytes
+        self._first = first
+        self._ignore_keys = ignore_keys
+        self._sent_bytes: dict[str, int] = {}  # by topic, of rows without a key
+
+    def split_by_partition(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """Yield the rows of each partition, in order. Raises `WriteFailed` if a partition does not exist."""
+        topics = rows.column("topic").dictionary_encode()
+        codes = topics.indices.to_numpy(zero_copy_only=False)
+        partitions = np.empty(rows.num_rows, np.int64)
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            places = np.flatnonzero(codes == code) if len(topics.dictionary) > 1 else slice(None)
+            chosen = rows.take(pa.array(places)) if isinstance(places, np.ndarray) else rows
+            partitions[places] = self._choose_partitions_of_topic(topic, chosen)
+        for code, partition, some in _group_rows(rows, codes, partitions):
+            yield TopicPartition(topics.dictionary[code].as_py(), partition), some
+
+    def _choose_partitions_of_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
+        given = rows.column("partition")
+        highest = pc.max(given).as_py()
+        count = self._count(topic, 1 if highest is None else highest + 1)
+        partitions: Int64s = given.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if not given.null_count:
+            return partitions
+        free = partitions < 0
+        keys = rows.column("key")
+        keyed = np.zeros_like(free) if self._ignore_keys else free & keys.is_valid().to_numpy(zero_copy_only=False)
+        if keyed.any():
+            hashes = (hash_keys(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+            partitions[keyed] = hashes[keyed] % count
+        turns = free & ~keyed
+        if turns.any():
+            partitions[turns] = self._choose_partitions_in_turns(
+                topic, rows.column("value").filter(pa.array(turns)), count
+            )
+        return partitions
+
+    def _choose_partitions_in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+        sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
+        before = self._sent_bytes.get(topic, 0)
+        ends = before + np.cumsum(sizes, dtype=np.int64)
+        self._sent_bytes[topic] = int(ends[-1])
+        partitions: Int64s = (self._first + (ends - sizes) // self._sticky_bytes) % count
+        return partitions
+
+
+def _group_rows(
+    rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
+) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Yield the rows by (code of the topic, partition). If all have the same, they are not copied."""
+    places = codes.astype(np.int64) << 32 | partitions
+    if not len(places):
+        return
+    if (places == places[0]).all():
+        yield int(codes[0]), int(partitions[0]), rows
+        return
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sorted_rows = rows.take(pa.array(order))
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        place = int(ordered[start])
+        yield place >> 32, place & 0xFFFFFFFF, sorted_rows.slice(int(start), int(end - start))
+
+
+def hash_keys(keys: pa.BinaryArray) -> UInt32s:
+    """Return the hashes of a column of keys, unsigned 32-bit numbers. Null has the hash of an empty key."""
+    offsets, data = _get_starts_and_data_of_keys(keys)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    hashes = np.empty(len(keys), np.uint32)
+    short = np.flatnonzero(lengths <= _COLUMN_KEY_BYTES_MAX)
+    hashes[short] = _hash_short_keys(data, starts[short], lengths[short])
+    for row in np.flatnonzero(lengths > _COLUMN_KEY_BYTES_MAX):
+        hashes[row] = compute_murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
+    return hashes
+
+
+def _hash_short_keys(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
+    words = lengths >> 2
+    order = np.argsort(-words, kind="stable")  # the keys with a word i are always a prefix
+    starts, lengths, words = starts[order], lengths[order], words[order]
+    values = (SEED ^ lengths).astype(np.uint32)
+    little_endian: Any = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,))  # a word begins at every byte
+    for index in range(int(words[0]) if len(words) else 0):
+        active = int(np.searchsorted(-words, -index, side="left"))  # the number of keys with more than `index` words
+        word = little_endian[starts[:active] + 4 * index] * np.uint32(MULTIPLIER)
+        word = (word ^ word >> np.uint32(24)) * np.uint32(MULTIPLIER)
+        values[:active] = values[:active] * np.uint32(MULTIPLIER) ^ word
+    _mix_last_bytes(values, data, starts + 4 * words, lengths & 3)
+    values = (values ^ values >> np.uint32(13)) * np.uint32(MULTIPLIER)
+    values ^= values >> np.uint32(15)
+    hashes = np.empty_like(values)
+    hashes[order] = values
+    return hashes
+
+
+def _mix_last_bytes(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -> None:
+    """Mix in the one to three bytes after the last whole word."""
+    for byte in (2, 1, 0):
+        has = np.flatnonzero(lengths > byte)
+        values[has] ^= data[starts[has] + byte].astype(np.uint32) << np.uint32(8 * byte)
+    has = np.flatnonzero(lengths)
+    values[has] *= np.uint32(MULTIPLIER)
+
+
+def _get_starts_and_data_of_keys(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
+    """Return the offsets of the keys, one more than there are keys, and their bytes."""
+    _, offsets, data = keys.buffers()
+    if offsets is None:
+        return np.zeros(len(keys) + 1, np.int64), np.empty(0, np.uint8)
+    positions = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    return positions, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
 
 # The types of each column, by Spark's names.
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -149,40 +287,6 @@ def _get_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 _BACKOFF_S: Final = 0.1
 
 
-class RowsBuffer:
-    """Rows by partition, up to about `size_bytes`. With `linger_ms`, none of them stays longer than that."""
-
-    def __init__(self, size_bytes: int, linger_ms: int | None) -> None:
-        self._size_bytes = size_bytes
-        self._linger_s = None if linger_ms is None else linger_ms / 1000
-        self._rows: dict[TopicPartition, list[pa.RecordBatch]] = {}
-        self._held_bytes = 0
-        self._oldest = 0.0
-
-    def add_rows(self, partition: TopicPartition, rows: pa.RecordBatch) -> None:
-        """Add rows of a partition behind the others."""
-        if not self._rows:
-            self._oldest = time.monotonic()
-        self._rows.setdefault(partition, []).append(rows)
-        self._held_bytes += rows.nbytes
-
-    def is_send_due(self) -> bool:
-        """Return whether the rows should be sent now."""
-        if self._held_bytes >= self._size_bytes:
-            return True
-        return bool(self._rows) and self._linger_s is not None and time.monotonic() - self._oldest >= self._linger_s
-
-    def remove_all_rows(self) -> dict[TopicPartition, pa.RecordBatch]:
-        """Remove and return all rows, one record batch for each partition."""
-        taken = {partition: _join_rows(rows) for partition, rows in self._rows.items()}
-        self._rows, self._held_bytes = {}, 0
-        return taken
-
-
-def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return rows[0] if len(rows) == 1 else pa.concat_batches(rows)
-
-
 class RowCounts(NamedTuple):
     """The number of a task's rows, and of the bytes of their keys and values.
 
@@ -210,24 +314,28 @@ class TaskWriter:
     ) -> None:
         topics = PartitionCounts(client, settings.max_block_ms)
         self._sender = sender
+        self._buffer_bytes = settings.buffer_bytes
+        self._held: dict[TopicPartition, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
         self._rows = RowsConverter(settings.topic, settings.keep_timestamps, keep_none)
         self._partitioner = Partitioner(
             topics.get_partition_count, settings.batches.batch_bytes, task, settings.ignore_keys
         )
-        self._buffer = RowsBuffer(settings.buffer_bytes, settings.linger_ms)
         self.counted = RowCounts()
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows. Send all that were taken when there are enough."""
         self.counted = self.counted.count_batch(batch)
         for partition, rows in self._partitioner.split_by_partition(self._rows.convert_rows(batch)):
-            self._buffer.add_rows(partition, rows)
-        if self._buffer.is_send_due():
+            self._held.setdefault(partition, []).append(rows)
+            self._held_bytes += rows.nbytes
+        if self._held_bytes >= self._buffer_bytes:
             self.flush_rows()
 
     def flush_rows(self) -> None:
         """Send all rows that were taken."""
-        self._sender.send_rows(self._buffer.remove_all_rows())
+        held, self._held, self._held_bytes = self._held, {}, 0
+        self._sender.send_rows({partition: pa.concat_batches(rows) for partition, rows in held.items()})
 
 
 class PartitionCounts:

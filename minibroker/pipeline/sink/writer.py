@@ -15,8 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import warn_of_ignored_options
-from minibroker.pipeline.plain_errors import raise_plain_errors
+from minibroker.pipeline.options import warn_of_ignored_options
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import DeliveryResult, OpenTransaction
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
@@ -42,7 +41,6 @@ class TaskRowsWriter:
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @raise_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows of a batch. Raises `WriteFailed`, also outside of tasks."""
         context, settings = TaskContext.get(), self._settings
@@ -55,7 +53,6 @@ class TaskRowsWriter:
         transactional_id = f"{settings.transactional_id_prefix}-{name}-{task}"
         return TaskMessage(delivery.write_exactly_once(settings, iterator, transactional_id, number, task))
 
-    @raise_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
         delivery.abort_transactions(self._settings, list_open_transactions(messages))
@@ -68,7 +65,6 @@ class TaskRowsWriter:
 class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
     """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
 
-    @raise_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when all tasks have finished."""
         warn_of_ignored_options(self._settings.ignored)
@@ -80,25 +76,21 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
 
     Raises `OptionError` for invalid options, columns and save modes, and `ClientError` if no server answers.
     """
-    settings = check_options(options, schema)
+    settings = parse_settings(options)
     if overwrite:
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
         raise OptionError("delivery=exactly-once needs the option writeId: a name that a repeated write has again")
-    check_server_answers(settings)
+    check_columns_and_servers(settings, schema)
     return BatchWriter(settings)
 
 
-def check_options(options: Mapping[str, str], schema: StructType) -> SinkSettings:
-    """Return the settings of a writer. Raises `OptionError` for invalid options and columns."""
-    settings = parse_settings(options)
+def check_columns_and_servers(settings: SinkSettings, schema: StructType) -> None:
+    """Raise `OptionError` for invalid columns and settings, and `ClientError` at once if no server answers.
+
+    Each task would try for a minute.
+    """
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, settings.topic)
-    delivery.connect_client(settings).close()  # refuses invalid settings of the connection here, not in each task
-    return settings
-
-
-def check_server_answers(settings: SinkSettings) -> None:
-    """Raise `ClientError` at once if no server answers: each task would try for a minute."""
     with delivery.connect_client(settings) as client:
         client.connect_to_any_node()
 
@@ -115,7 +107,6 @@ class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
         return _get_property(context, QUERY_ID), int(_get_property(context, BATCH_ID))
 
-    @raise_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when all tasks of a micro-batch have finished."""
         if batchId == 0:
@@ -128,10 +119,10 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
 
     Raises `OptionError`, and `ClientError` if no server answers.
     """
-    settings = check_options(options, schema)
+    settings = parse_settings(options)
     if settings.write_id is not None:
         raise OptionError("writeId is an option of df.write only: a stream names its batches after its checkpoint")
-    check_server_answers(settings)
+    check_columns_and_servers(settings, schema)
     return StreamWriter(settings)
 
 

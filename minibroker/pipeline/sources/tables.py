@@ -24,10 +24,8 @@ from pyspark.sql.types import StructType
 
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.log_opening import TABLES, list_offered_columns, make_read_request, open_source
-from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Split, Table
-from minibroker.pipeline.option_values import warn_of_ignored_options
-from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.plain_errors import iterate_with_plain_errors, raise_plain_errors
+from minibroker.pipeline.log_source import LogSource, OffsetRange, OptionError, ReadRequest, Split, Table
+from minibroker.pipeline.options import Query, ReadOptions, parse_options, warn_of_ignored_options
 from minibroker.pipeline.schemas import CORRUPT, choose_columns
 
 if TYPE_CHECKING:
@@ -54,53 +52,50 @@ def freeze_existing_objects_for_gc() -> None:
         gc.freeze()
 
 
-def iterate_rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task. If there is nothing to read, Spark invents a partition, which has none."""
-    if not isinstance(partition, SplitPartition):
-        return
-    try:
-        yield from source.read_split(partition.value, request)
-    finally:
-        source.close()
-        freeze_existing_objects_for_gc()
-
-
-class BatchReader(DataSourceReader):
-    """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
+class LogReader:
+    """What readers of batch queries and of streams have in common."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
         self._options = options
         self._request = request
         self._source = source
 
-    @raise_plain_errors
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
+        if not isinstance(partition, SplitPartition):
+            return  # if there is nothing to read, Spark invents a partition
+        try:
+            yield from self._source.read_split(partition.value, self._request)
+        finally:
+            self._source.close()
+            freeze_existing_objects_for_gc()
+
+    def _make_partitions(self, ranges: list[OffsetRange]) -> list[InputPartition]:
+        return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
+
+
+class BatchReader(LogReader, DataSourceReader):
+    """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
+
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the tasks. Raises `OptionError` and `DataLoss`."""
         warn_of_ignored_options(self._options.ignored)
         try:
-            ranges = planning.find_batch_ranges(self._options, self._source)
-            return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
+            return self._make_partitions(planning.find_batch_ranges(self._options, self._source))
         finally:
             self._source.close()
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
 
-
-class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
+class StreamReader(LogReader, DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
     """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
-        self._options = options
-        self._request = request
-        self._source = source
+        super().__init__(options, request, source)
         self._initial: planning.JsonOffsets | None = None
         self._latest: planning.Offsets | None = None
         self._until: planning.Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
 
-    @raise_plain_errors
     def initialOffset(self) -> planning.JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
         if self._initial is None:
@@ -115,7 +110,6 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
             return datasource.ReadMinRows(self._options.min_offsets_per_trigger)
         return datasource.ReadAllAvailable()
 
-    @raise_plain_errors
     def latestOffset(self, start: planning.JsonOffsets, limit: datasource.ReadLimit) -> planning.JsonOffsets:
         """Return where the next batch ends; `start` if there is none yet."""
         if self._latest is None:
@@ -149,22 +143,16 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         """Return the end of the log when it was last read, for the query's progress."""
         return None if self._latest is None else planning.make_json_offsets(self._latest)
 
-    @raise_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end of the log: the query ends there."""
         self._until = planning.find_end_offsets(self._options, self._source)
 
-    @raise_plain_errors
     def partitions(self, start: planning.JsonOffsets, end: planning.JsonOffsets) -> list[InputPartition]:
         """Return what each task of a batch reads, always the same for the same offsets. Raises `DataLoss`."""
         ranges = planning.find_stream_ranges(
             self._options, self._source, planning.parse_json_offsets(start), planning.parse_json_offsets(end)
         )
-        return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
+        return self._make_partitions(ranges)
 
     def stop(self) -> None:
         """Close connections and files."""
@@ -180,20 +168,17 @@ class LogDataSource(DataSource):
 
     table: ClassVar[Table]
 
-    @raise_plain_errors
     def schema(self) -> StructType:
         """Return the columns of a query without a schema of its own."""
         if PROVIDER in self.options:
             raise OptionError(f"CREATE TABLE: {NO_TABLE}")
         return make_default_schema(parse_options(self.options, self.table))
 
-    @raise_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of `spark.read`."""
         options, request = self._parse_options(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
-    @raise_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
         options, request = self._parse_options(schema, "stream")
@@ -217,14 +202,12 @@ class RecordsSource(LogDataSource):
         """Return the name for `format`."""
         return "minibroker"
 
-    @raise_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of `df.write`."""
         from minibroker.pipeline.sink.writer import make_batch_writer  # late: queries that only read do not need it
 
         return make_batch_writer(self.options, schema, overwrite)
 
-    @raise_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
         from minibroker.pipeline.sink.writer import make_stream_writer

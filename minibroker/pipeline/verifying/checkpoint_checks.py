@@ -14,7 +14,7 @@ import minibroker.storage.checkpoints.checkpoint_texts as texts
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.offset_checks import EpochRun
+from minibroker.pipeline.verifying.log_blocks import EpochRun
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.protocol.records.crc import crc32c

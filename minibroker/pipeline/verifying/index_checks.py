@@ -14,8 +14,7 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
-from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
+from minibroker.pipeline.directory.segment_files import INDEX_ENTRY, TIME_INDEX_ENTRY
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.log_blocks import LogBlock, RowFault, iterate_first_fault_of_rows
 

@@ -158,7 +158,7 @@ def plan_verification_of_directory(
     `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
     running. Raises `OptionError`, `OSError`.
     """
-    chosen = _require_known_checks(checks)
+    chosen = require_known_checks(checks)
     root, directories = _find_partition_directories(path)
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _read_checkpoint_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
@@ -198,7 +198,7 @@ def plan_verification_of_directory(
     return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
 
 
-def _require_known_checks(checks: Iterable[str]) -> frozenset[str]:
+def require_known_checks(checks: Iterable[str]) -> frozenset[str]:
     """Return the checks. Raises `OptionError` for unknown ones."""
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()

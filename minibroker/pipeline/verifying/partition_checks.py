@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.verifying import transaction_checks
 from minibroker.pipeline.verifying.checkpoint_checks import (
     find_wrong_aborted_counts,
     find_wrong_epochs,
@@ -19,12 +18,21 @@ from minibroker.pipeline.verifying.checkpoint_checks import (
     read_epochs,
 )
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
+from minibroker.pipeline.verifying.log_blocks import EpochRun
 from minibroker.pipeline.verifying.log_files import PartitionPlan
-from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.pipeline.verifying.producer_checks import (
+    NO_RECORD,
+    OpenTransaction,
     ProducerState,
+    TransactionMarker,
     check_first_events_of_segment,
+    find_index_entry_problems,
+    find_missing_index_entries,
     find_wrong_snapshot_entries,
+    make_marker_without_transaction_problem,
+    make_older_coordinator_problem,
+    make_outside_transaction_problem,
+    read_coordinator_states,
     read_snapshot,
 )
 from minibroker.pipeline.verifying.segment_checks import RemovedSegment, SegmentSummary, check_metadata_snapshot
@@ -98,7 +106,7 @@ class _PartitionChecks:
         self._last_clock = 0  # the newest marker's time
         self._runs: list[tuple[EpochRun, str]] = []
         self._states: dict[int, ProducerState] = {}
-        self._open: dict[int, tuple[transaction_checks.OpenTransaction, str]] = {}
+        self._open: dict[int, tuple[OpenTransaction, str]] = {}
         self._coordinators: dict[int, int] = {}
         self._first_offset = plan.bases[0] if plan.bases else 0
         self._snapshots = self._read_snapshots()
@@ -213,38 +221,32 @@ class _PartitionChecks:
                 opened, _ = self._open[producer_id]
                 self.findings.add_problem(
                     summary.file,
-                    transaction_checks.make_outside_transaction_problem(producer_id, opened.offset, offset, position),
+                    make_outside_transaction_problem(producer_id, opened.offset, offset, position),
                 )
         for producer_id, (first, last) in here.epochs.items():
             known = self._coordinators.get(producer_id, first)
             if first < known:
-                problem = transaction_checks.make_older_coordinator_problem(
+                problem = make_older_coordinator_problem(
                     here.first_markers[producer_id]._replace(coordinator_epoch=first), known
                 )
                 self.findings.add_problem(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
-            if (
-                marker.first_offset < 0
-                and marker.kind != transaction_checks.NO_RECORD
-                and self._ends_no_transaction(marker)
-            ):
-                self.findings.add_problem(
-                    summary.file, transaction_checks.make_marker_without_transaction_problem(marker)
-                )
+            if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_no_transaction(marker):
+                self.findings.add_problem(summary.file, make_marker_without_transaction_problem(marker))
         aborts = [self._complete_abort_marker(marker, here.first_markers) for marker in here.aborts]
         begins, compacted, damaged = self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
         markers = {marker.offset: marker for marker in aborts}
         index_name = names.make_segment_name(summary.base_offset) + names.TRANSACTION_INDEX_SUFFIX
-        self.findings.add_problems(summary.file, transaction_checks.find_missing_index_entries(here.entries, aborts))
+        self.findings.add_problems(summary.file, find_missing_index_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = transaction_checks.find_index_entry_problems(
+            wrong = find_index_entry_problems(
                 place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
             )
             self.findings.add_problems(index_name, wrong)
         self._keep_transactions_open_after_segment(summary)
 
-    def _ends_no_transaction(self, marker: transaction_checks.TransactionMarker) -> bool:
+    def _ends_no_transaction(self, marker: TransactionMarker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
@@ -252,9 +254,9 @@ class _PartitionChecks:
 
     def _complete_abort_marker(
         self,
-        marker: transaction_checks.TransactionMarker,
-        first_markers: dict[int, transaction_checks.TransactionMarker],
-    ) -> transaction_checks.TransactionMarker:
+        marker: TransactionMarker,
+        first_markers: dict[int, TransactionMarker],
+    ) -> TransactionMarker:
         """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
         mine = self._open.get(marker.producer_id)
         if mine is not None and first_markers[marker.producer_id].offset == marker.offset:
@@ -287,7 +289,7 @@ class _PartitionChecks:
                 file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}")
             )
 
-    def _is_transaction_hanging(self, producer_id: int, opened: transaction_checks.OpenTransaction) -> tuple[bool, str]:
+    def _is_transaction_hanging(self, producer_id: int, opened: OpenTransaction) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
         Its coordinator knows. Without one, the times of markers count: the broker wrote them.
@@ -295,7 +297,7 @@ class _PartitionChecks:
         plan = self._plan
         if plan.in_use:
             return False, "a broker uses the directory: `minibroker transactions find-hanging` asks it"
-        known = transaction_checks.read_coordinator_states(plan.root).get(producer_id)
+        known = read_coordinator_states(plan.root).get(producer_id)
         if known is not None and known.will_end_transaction_on(plan.topic, plan.partition):
             said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
             return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"

@@ -1,7 +1,7 @@
 """Compares records with the headers of their batches.
 
 All batches of format 2 in a block are read at once, with numpy: the decoder finds the records and their fields
-(`decode/record_starts.py`, `record_field_columns.py`). A batch with an error is read again, record by record, to
+(`decode/record_columns.py`). A batch with an error is read again, record by record, to
 describe the error. So are messages of formats 0 and 1. A wrapper has the offset of its last message; those of its
 messages are absolute in format 0, and relative to the first one in format 1 (KIP-31).
 """
@@ -16,8 +16,7 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.batch_headers import MAX_BATCH_BYTES, BatchHeaders
-from minibroker.pipeline.decode.record_field_columns import read_record_fields
-from minibroker.pipeline.decode.record_starts import find_record_starts
+from minibroker.pipeline.decode.record_columns import find_record_starts, read_record_fields
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.log_blocks import LogBlock, RowFault, iterate_first_fault_of_rows
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError

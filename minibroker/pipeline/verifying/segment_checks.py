@@ -7,21 +7,25 @@ summary of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s
-from minibroker.pipeline.verifying.findings import BY_CODE, Finding, Findings, Problem
+from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.index_checks import OffsetIndexCheck, TimeIndexCheck
-from minibroker.pipeline.verifying.log_blocks import LogBlock, LogFileReader
+from minibroker.pipeline.verifying.log_blocks import EpochRun, LogBlock, LogFileReader, OffsetCheck, SegmentOffsets
 from minibroker.pipeline.verifying.log_files import PartitionPlan, SegmentPlan
-from minibroker.pipeline.verifying.offset_checks import EpochRun, OffsetCheck, SegmentOffsets
-from minibroker.pipeline.verifying.producer_checks import ProducerCheck, ProducerEvent
+from minibroker.pipeline.verifying.producer_checks import (
+    ProducerCheck,
+    ProducerEvent,
+    SegmentTransactions,
+    read_transaction_index,
+    read_transaction_marker,
+)
 from minibroker.pipeline.verifying.record_checks import (
     CheckedBlock,
     RecordsOfBlock,
@@ -29,15 +33,9 @@ from minibroker.pipeline.verifying.record_checks import (
     check_old_messages,
     check_records,
 )
-from minibroker.pipeline.verifying.transaction_checks import (
-    SegmentTransactions,
-    read_transaction_index,
-    read_transaction_marker,
-)
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC, MAX_SEQUENCE
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
-SHOWN_KEY_BYTES = 60
 KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("file", pa.string()), ("position", pa.int64())])
 
 
@@ -55,28 +53,6 @@ def find_wrong_cleaned_records(
     tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
     for batch in np.unique(records.batch[tombstones]).tolist():
         yield block.make_problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
-
-
-def find_cleaned_keys(
-    block: LogBlock, records: RecordsOfBlock, start_offset: int, clean_offset: int
-) -> tuple[list[bytes], Int64s, Int64s]:
-    """Return (keys, offsets, positions of their batches) in the cleaned part."""
-    rows = np.flatnonzero(_find_cleaned_records(block, records, start_offset, clean_offset) & (records.key_size >= 0))
-    starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
-    keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-    return keys, records.offset[rows], block.positions[records.batch[rows]]
-
-
-def make_duplicate_key_finding(
-    topic: str, partition: int, key: bytes, count: int, first: Mapping[str, Any], last: int
-) -> Finding:
-    """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
-    shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
-    detail = f"key {shown} occurs {count} times, last at offset {last}"
-    kind = BY_CODE["duplicate-key"]
-    return Finding(
-        topic, partition, first["file"], first["offset"], first["position"], kind.code, kind.severity, detail
-    )
 
 
 def _find_cleaned_records(block: LogBlock, records: RecordsOfBlock, start_offset: int, clean_offset: int) -> Bools:
@@ -144,11 +120,12 @@ def find_cleaned_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     with closing(file):
         for block in file.iterate_blocks():
             for records in check_all_records(block, compacted=True).records:
-                keys, offsets, positions = find_cleaned_keys(
-                    block, records, partition.log_start, partition.clean_offset
-                )
+                cleaned = _find_cleaned_records(block, records, partition.log_start, partition.clean_offset)
+                rows = np.flatnonzero(cleaned & (records.key_size >= 0))
+                spans = zip(records.key_start[rows].tolist(), records.key_size[rows].tolist(), strict=True)
+                keys = [records.data[start : start + size] for start, size in spans]
                 files = [f"{partition.directory}/{plan.make_file_name(LOG_SUFFIX)}"] * len(keys)
-                columns = keys, offsets, files, positions
+                columns = keys, records.offset[rows], files, block.positions[records.batch[rows]]
                 yield pa.RecordBatch.from_pydict(dict(zip(KEYS.names, columns, strict=True)), KEYS)
 
 

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.verifying import segment_checks
-from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
+from minibroker.pipeline.verifying.findings import BY_CODE, CHECKS, MAX_OF_A_KIND, Finding, sort_findings
 from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_verification_of_directory
 from minibroker.pipeline.verifying.partition_checks import collect_findings
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
+SHOWN_KEY_BYTES: Final = 60
 
 FINDINGS: Final = pa.schema(
     [
@@ -95,13 +96,12 @@ def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     )
     twice = groups.filter(pc.field("offset_count") > 1).sort_by("offset_first")
     found = []
+    kind = BY_CODE["duplicate-key"]
     for row in islice(twice.to_pylist(), MAX_OF_A_KIND):
-        first = {"offset": row["offset_first"], "file": row["file_first"], "position": row["position_first"]}
-        found.append(
-            segment_checks.make_duplicate_key_finding(
-                partition.topic, partition.partition, row["key"], row["offset_count"], first, row["offset_last"]
-            )
-        )
+        shown = repr(row["key"][:SHOWN_KEY_BYTES])[1:] + ("..." if len(row["key"]) > SHOWN_KEY_BYTES else "")
+        detail = f"key {shown} occurs {row['offset_count']} times, last at offset {row['offset_last']}"
+        place = row["file_first"], row["offset_first"], row["position_first"]
+        found.append(Finding(partition.topic, partition.partition, *place, kind.code, kind.severity, detail))
     return found
 
 

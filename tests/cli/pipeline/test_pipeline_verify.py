@@ -91,10 +91,10 @@ def test_topics_and_compacted_topics_are_passed_to_the_job(run: Any) -> None:
 
 def test_checks_can_be_selected_and_excluded(run: Any) -> None:
     run("--checks", "crc,records,offsets", "--skip", "records")
-    assert run.asked["checks"] == ["crc", "offsets"]
+    assert run.asked["checks"] == ["offsets", "crc"]
     result = run("--skip", "colours")
     assert result.exit_code == 2
-    assert "there is no check 'colours'; there are layout, offsets" in result.stderr
+    assert "unknown check colours; the checks are layout, offsets" in result.stderr
 
 
 def test_verify_warns_of_a_running_broker(run: Any, tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.archiving.replay_job import replay_settings
-from minibroker.pipeline.archiving.replay_task import ReplayTask
+from minibroker.pipeline.archiving.replay_job import ReplayTask, replay_settings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 

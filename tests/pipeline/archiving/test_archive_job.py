@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from minibroker.pipeline.archiving import iceberg_archive
+from minibroker.pipeline.archiving import lake_archive
 from minibroker.pipeline.archiving.archive_decoding import SeenStructFields, ValueDecoder
 from minibroker.pipeline.archiving.archive_job import LogArchive, find_newest_note
 from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveTable, CommitNote, OffsetWindow
-from minibroker.pipeline.archiving.delta_archive import DeltaArchive
-from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
+from minibroker.pipeline.archiving.lake_archive import DeltaArchive, IcebergArchive
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
 from minibroker.pipeline.engines import LocalEngine, SparkEngine
 from minibroker.pipeline.log_source import CorruptData, TopicPartition
-from minibroker.pipeline.schema_sources import GivenSchema, get_cached_decoder
+from minibroker.pipeline.schema_decoding import GivenSchema, get_cached_decoder
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import GivenDecoder, MissingLibrary
@@ -93,7 +92,7 @@ def found_in(table: ArchiveTable) -> list[tuple[Any, ...]]:
 def test_each_record_is_archived_once_by_runs_that_go_on(
     table: ArchiveTable, tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iceberg_archive, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(lake_archive, "CHUNK_BYTES", chunk_bytes)
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(60, step_ms=HOURS_MS))
     write_log(log, "orders", 1, records(20))

@@ -65,10 +65,6 @@ def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: P
             assert set_now == {
                 "cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "-1",
             }  # fmt: skip
-            (remark,) = prepare_topics(
-                client, {"orders": NeededTopic(1, None)}, archived={"orders": archived["again"]}
-            ).remarks[:1]
-            assert remark == "topic orders has cleanup.policy=delete, the archived one had compact"
 
 
 def test_the_first_of_two_topics_with_one_target_counts() -> None:

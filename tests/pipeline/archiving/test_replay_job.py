@@ -21,8 +21,7 @@ from minibroker.pipeline.archiving.archive_tables import (
     list_archived_partitions,
 )
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
-from minibroker.pipeline.archiving.replay_job import PartitionReplay, replay_archive, replay_settings
-from minibroker.pipeline.archiving.replay_task import ReplayTask
+from minibroker.pipeline.archiving.replay_job import PartitionReplay, ReplayTask, replay_archive, replay_settings
 from minibroker.pipeline.engines import SparkEngine
 from minibroker.pipeline.log_source import TopicPartition
 from tests.cases import for_each
@@ -69,7 +68,7 @@ def run(job: Run, archive: Path, broker: RunningBroker) -> Run:
 
 
 def test_an_archive_is_replayed_unchanged_and_only_once(run: Run, archive: Path, broker: RunningBroker) -> None:
-    result = run("--topic-map", "old=new", "--commit-records", "70")
+    result = run("--topic-map", "old=new")
     assert result.exit_code == 0, result.output
     table = [line.split() for line in result.stdout.splitlines()[2:]]
     assert table == [
@@ -189,7 +188,6 @@ def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -
             ),
             "7 and old would both be written to partition 0 of 7",
         ),
-        (("--partitions", "3"), "--partitions needs --repartition"),
         (("--topic-map", "odl=new"), "--topic-map odl=new: odl is none of the topics to replay, 7, old"),
         (("--topic", "7", "--topic-map", "old=new"), "old is none of the topics to replay, 7"),
     ],

@@ -22,17 +22,17 @@ from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
 from minibroker.pipeline.archiving.archived_topics import NeededTopic, prepare_topics
 from minibroker.pipeline.archiving.replay_job import (
+    ReplayedPartition,
     ReplayRange,
+    ReplayTask,
     find_needed_topics,
     make_replay_id,
     replay_settings,
 )
-from minibroker.pipeline.archiving.replay_task import ReplayedPartition, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition
+from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition, TopicSelection
 from minibroker.pipeline.schemas import TIMESTAMP
-from minibroker.pipeline.selection import TopicSelection
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from tests.pipeline.archiving.replaying import COUNT, T_MS, reading, rows
 from tests.pipeline.sink.committed import create_topic, read, values

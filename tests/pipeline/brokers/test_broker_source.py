@@ -27,9 +27,9 @@ from minibroker.pipeline.log_source import (
     ReadRequest,
     Split,
     TopicPartition,
+    TopicSelection,
 )
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
-from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message_set import build_message_set

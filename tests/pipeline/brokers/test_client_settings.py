@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from minibroker.client.connection_settings import INT32_MAX, RemainingSettings
+from minibroker.pipeline.brokers.broker_source import FetchSettings
 from minibroker.pipeline.brokers.client import make_client_settings
-from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from tests.cases import for_each
 
@@ -45,7 +45,7 @@ def test_settings_equal_to_fixed_values_are_accepted() -> None:
 
 
 def test_a_misspelt_name_suggests_names_of_other_components() -> None:
-    settings = RemainingSettings({"fetch.min.byte": "1", "fetch.min.bytes": "2"})
+    settings = RemainingSettings({"fetch.max.byte": "1", "fetch.max.bytes": "2"})
     FetchSettings.pop_from_settings(settings)
-    with pytest.raises(OptionError, match=r"did you mean fetch\.min\.bytes( or .*)?\?"):
+    with pytest.raises(OptionError, match=r"did you mean fetch\.max\.bytes( or .*)?\?"):
         make_client_settings(SERVER, pickle.loads(pickle.dumps(settings)))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.broker_source import Fetcher, FetchSettings
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, TopicPartition
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.building import build_batch

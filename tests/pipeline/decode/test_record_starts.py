@@ -8,7 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import find_record_starts, find_record_starts_in_payload
+from minibroker.pipeline.decode.record_columns import (
+    find_record_starts,
+    find_record_starts_in_payload,
+)
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each

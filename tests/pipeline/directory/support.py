@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.log_source import OffsetRange, ReadRequest, Split, TopicPartition
-from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, Split, TopicPartition, TopicSelection
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression

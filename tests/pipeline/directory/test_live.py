@@ -12,8 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition, TopicSelection
 from tests.running import running_broker
 
 PARTITION = TopicPartition("tailed", 0)

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.pipeline.directory import log_walking, split_reading
+from minibroker.pipeline.directory import log_walking, splitting
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.reading_disk import ReadingDisk
-from minibroker.pipeline.directory.split_reading import SplitReader
-from minibroker.pipeline.directory.splitting import SplitStretches
+from minibroker.pipeline.directory.splitting import SplitReader, SplitStretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
@@ -83,7 +82,7 @@ def test_a_damaged_range_in_a_vanished_file_is_a_data_loss(
     assert isinstance(place, SplitStretches)
     damaged = replace(place.stretches[0], first_offset=None, last_position=None)
     split = replace(splits[0], place=replace(place, stretches=(damaged,)))
-    monkeypatch.setattr(split_reading, "DISK", Vanishing())
+    monkeypatch.setattr(splitting, "DISK", Vanishing())
     with pytest.raises(DataLoss, match="other batches are there now"):
         rows(source, [split])
 

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Producer, RowsOrigin
-from minibroker.pipeline.encode.encoder import encode_rows, encode_rows_of_origins
+from minibroker.pipeline.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Producer,
+    RowsOrigin,
+    encode_rows,
+    encode_rows_of_origins,
+)
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch

@@ -7,7 +7,7 @@ import time
 
 from minibroker.pipeline.engines import LocalEngine
 from minibroker.pipeline.rewriting import directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
 
 work = directory.SegmentRewriter.rewrite_segment
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
 from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import batches_of, produced, seen

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from minibroker.pipeline.engines import SparkEngine
+from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
 from minibroker.pipeline.rewriting.directory import DirectoryRewriting, SegmentRewriting, rewrite_directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import (
     all_files,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import confluent_kafka
 import pytest
 
+from minibroker.pipeline.rewriting.batch_conversion import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.directory import RewriteReport, rewrite_directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.clients.confluent import TO_THE_END, Confluent
 from tests.clients.interface import PATIENCE_S, Read, Record

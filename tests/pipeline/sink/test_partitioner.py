@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as truth
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.partitioner import Partitioner, compute_murmur2, hash_keys
-from minibroker.pipeline.sink.task import RowsConverter
+from minibroker.pipeline.sink.task import Partitioner, RowsConverter, compute_murmur2, hash_keys
 
 COUNTS = {"t": 3, "u": 5}
 

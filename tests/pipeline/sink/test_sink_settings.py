@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.encode.batch_settings import BatchSettings
+from minibroker.pipeline.encoder import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from minibroker.protocol.records.compression import Compression
@@ -30,7 +30,6 @@ def test_option_names_are_those_of_spark_and_kafka_in_any_case() -> None:
             "kafka.compression.type": "zstd",
             "kafka.compression.zstd.level": "-7",
             "kafka.batch.size": "1000",
-            "kafka.linger.ms": "5",
             "kafka.retries": "3",
             "kafka.retry.backoff.ms": "7",
             "kafka.retry.backoff.max.ms": "70",
@@ -49,7 +48,6 @@ def test_option_names_are_those_of_spark_and_kafka_in_any_case() -> None:
         write_id="march",
         keep_timestamps=False,
         batches=BatchSettings(codec=Compression.ZSTD, level=-7, batch_bytes=1000),
-        linger_ms=5,
         retries=3,
         retry_backoff_ms=7,
         retry_backoff_max_ms=70,

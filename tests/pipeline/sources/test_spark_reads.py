@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,11 +108,6 @@ def test_unreadable_input_is_reported_in_one_line(
     with pytest.raises(Exception) as caught:
         load(spark, directory, **options).collect()
     assert find_reason_in_spark_error(str(caught.value)).startswith(complaint)
-    assert frames_of_ours(str(caught.value)) == 1
-
-
-def frames_of_ours(text: str) -> int:
-    return len(re.findall(r'File ".*minibroker/pipeline/', text))
 
 
 def test_sql_reads_through_a_temporary_view(spark: SparkSession, directory: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.pipeline.rewriting.batch_conversion import RewriteSettings
 from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.names import CLEAN_SHUTDOWN
 from tests.pipeline.verifying.support import faults, judge

@@ -1,1 +1,0 @@
-"""From rows of Arrow to batches of format 2, whole columns at a time."""
