@@ -81,8 +81,8 @@ def validate_formats(
 ) -> Steps[ValidatedBatches]:
     """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
 
-    Raises `KafkaError` as `validate_records` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if
-    the log's format has no field for it.
+    Raises `KafkaError` as `validate_records_in_steps` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a
+    producer id if the log's format has no field for it.
     """
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
         source = yield from _check_batch(records, settings, api_version, now_ms)

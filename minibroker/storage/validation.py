@@ -43,7 +43,7 @@ from minibroker.protocol.records.validation import (
     make_log_append_time_error,
 )
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps, run_all_steps
+from minibroker.protocol.steps import Steps
 from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
@@ -81,7 +81,7 @@ def accepts_plain_batches(settings: LogSettings) -> bool:
 
 
 def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> ValidatedBatches | None:
-    """Validate a batch that `is_plain_batch`, as `validate_records` does. Return None if the settings need more."""
+    """Do as `validate_records_in_steps` for a batch that `is_plain_batch`. Return None if the settings need more."""
     settings = log.settings
     if not accepts_plain_batches(settings):
         return None
@@ -103,24 +103,16 @@ def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> RecordRule
     return rules
 
 
-def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> ValidatedBatches:
-    """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
-
-    `records` is what a Produce request of `api_version` contains for one partition. For formats 0 and 1 see
-    `format_validation.py`, which returns a header for each message. Raises `KafkaError`: CORRUPT_MESSAGE (length,
-    magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, which lists the records),
-    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
-    """
-    validated = validate_plain_batch(log, records, now_ms) if is_plain_batch(records) else None
-    return validated or run_all_steps(validate_records_in_steps(log, records, api_version=api_version, now_ms=now_ms))
-
-
 def validate_records_in_steps(
     log: Log, records: memoryview, *, api_version: int, now_ms: int
 ) -> Steps[ValidatedBatches]:
-    """Do as `validate_records`, in steps of a few milliseconds at most, by the log's settings at the first step.
+    """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
 
-    The caller must append the result at once, as messages of formats 0 and 1 have their final offsets.
+    `records` is what a Produce request of `api_version` contains for one partition. Steps take a few milliseconds at
+    most, by the log's settings at the first one. For formats 0 and 1 see `format_validation.py`, which returns a header
+    for each message; as these have their final offsets, the caller must append the result at once. Raises `KafkaError`:
+    CORRUPT_MESSAGE (length, magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, which lists the
+    records), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     settings = log.settings
     if settings.message_format_version != MAGIC:

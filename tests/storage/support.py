@@ -25,11 +25,23 @@ from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import Checkpoints, open_log
 from minibroker.storage.segment import TimestampOffset
+from minibroker.storage.validation import (
+    ValidatedBatches,
+    is_plain_batch,
+    validate_plain_batch,
+    validate_records_in_steps,
+)
 
 NOW_MS = 1_700_000_000_000
 CLUSTER_ID = "6oQAEIunx_IyNNmJmG53dw"
 # Few batches fill a segment, and several index entries are in it.
 SMALL = LogSettings(segment_bytes=500, index_interval_bytes=100)
+
+
+def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> ValidatedBatches:
+    """Return what is to be appended of a Produce request's records, as the handler has it."""
+    validated = validate_plain_batch(log, records, now_ms) if is_plain_batch(records) else None
+    return validated or run_all_steps(validate_records_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
 class Surroundings:

@@ -21,13 +21,13 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate_records, validate_records_in_steps
+from minibroker.storage.validation import validate_records_in_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import damaged
 from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
 from tests.protocol.records.test_message_set import CODECS, FORMATS, OLD, named
 from tests.protocol.records.test_message_set import SMALL as GOLDEN_SMALL
-from tests.storage.support import NOW_MS, batch, offset_for_timestamp, open_at
+from tests.storage.support import NOW_MS, batch, offset_for_timestamp, open_at, validate_records
 
 VERSIONS = {0: 0, 1: 2, 2: 9}  # of Produce, by format
 RECORDS = [Record(offset, NOW_MS + offset, b"k%d" % offset, b"v" * offset) for offset in range(5)]

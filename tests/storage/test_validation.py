@@ -22,11 +22,11 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
-from minibroker.storage.validation import validate_records, validate_records_in_steps
+from minibroker.storage.validation import validate_records_in_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import T, similar_records
 from tests.sampling import sampled
-from tests.storage.support import NOW_MS, batch, open_at, records
+from tests.storage.support import NOW_MS, batch, open_at, records, validate_records
 
 HOUR_MS = 3_600_000
 INT32, INT16, INT64 = Struct(">i"), Struct(">h"), Struct(">q")

@@ -19,9 +19,8 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Header, Record
 from minibroker.storage.inspection.index_inspection import TRANSACTION_ENTRY
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate_records
 from tests.cli.conftest import Run
-from tests.storage.support import NOW_MS, append, batch, open_at
+from tests.storage.support import NOW_MS, append, batch, open_at, validate_records
 
 BASE = "00000000000000000000"
 SEGMENT = f"{BASE}.log"

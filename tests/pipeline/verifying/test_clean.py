@@ -14,10 +14,9 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import format_offset_checkpoint, format_properties
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate_records
 from tests.pipeline.verifying.support import faults, judge
 from tests.storage.compaction.support import clean
-from tests.storage.support import NOW_MS, append, open_at
+from tests.storage.support import NOW_MS, append, open_at, validate_records
 
 SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, delete_retention_ms=500)
 STEPS = 80

@@ -24,11 +24,10 @@ from minibroker.protocol.records.message_set import decompress_inner_messages, i
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.names import LOG_SUFFIX
-from minibroker.storage.validation import validate_records
 from tests.protocol.records.test_conversion import MAGICS
 from tests.protocol.records.test_message_set import CODECS
 from tests.storage.compaction.support import SETTINGS, Pair, clean
-from tests.storage.support import NOW_MS, open_at
+from tests.storage.support import NOW_MS, open_at, validate_records
 
 DAY_MS = 86_400_000
 
