@@ -53,7 +53,7 @@ def keep_freed_memory_in_malloc() -> bool:
     return bool(mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK_BYTES)) and bool(mallopt(TRIM_THRESHOLD, KEPT_BYTES))
 
 
-def open_closed_standard_streams() -> None:
+def reopen_closed_standard_streams() -> None:
     """Open those of stdin, stdout and stderr that are closed: a socket in their place would be read as stdin."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass

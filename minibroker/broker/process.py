@@ -22,8 +22,8 @@ from minibroker.broker.machine import (
     collect_garbage_when_idle,
     grow_descriptor_table,
     keep_freed_memory_in_malloc,
-    open_closed_standard_streams,
     raise_descriptor_limit,
+    reopen_closed_standard_streams,
     shorten_thread_switch_interval,
 )
 from minibroker.broker.monitoring.line_limit import limit_log_lines
@@ -76,7 +76,7 @@ def serve_and_get_exit_status(serving: Coroutine[Any, Any, None]) -> int:
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
-    open_closed_standard_streams()
+    reopen_closed_standard_streams()
     grow_descriptor_table(raise_descriptor_limit())
     shorten_thread_switch_interval()
     try:

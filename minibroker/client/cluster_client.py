@@ -152,7 +152,7 @@ class ClusterClient:
         except FAILURES as error:
             self._close_and_forget_link(sent_request.node, sent_request.link)
             raise self._make_client_error(
-                sent_request._replace(error=_explain_timeout(error, timeout_ms / 1000))
+                sent_request._replace(error=_convert_timeout_error(error, timeout_ms / 1000))
             ) from None
         sent_request.link.used_s = self._network.read_clock_s()
         return answer
@@ -198,7 +198,7 @@ class ClusterClient:
                 await self._fetch_nodes_once(address, timeout_s)
                 return
             except FAILURES as error:
-                reasons.append(f"{address}: {format_reason(_explain_timeout(error, timeout_s))}")
+                reasons.append(f"{address}: {format_reason(_convert_timeout_error(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -294,7 +294,7 @@ class ClusterClient:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._close_and_forget_link(node, link)
-            return SentRequest(node, api, link, correlation_id, _explain_timeout(error, timeout_ms / 1000))
+            return SentRequest(node, api, link, correlation_id, _convert_timeout_error(error, timeout_ms / 1000))
         return SentRequest(node, api, link, correlation_id)
 
     async def _open_link(self, node: NodeOrAddress, timeout_s: float) -> NetworkLink:
@@ -340,7 +340,7 @@ class ClusterClient:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _explain_timeout(error, timeout_s) from None
+            raise _convert_timeout_error(error, timeout_s) from None
         except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
@@ -437,6 +437,6 @@ def format_reason(error: Exception) -> str:
     return describe_tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
-def _explain_timeout(error: Exception, timeout_s: float) -> Exception:
+def _convert_timeout_error(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s:.3g} s") if isinstance(error, TimeoutError) else error

@@ -26,7 +26,7 @@ from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.cleaning import make_cleaning_plan
 from minibroker.storage.compaction.dirtiness import is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.foreseeing import predict_removed_records
+from minibroker.storage.compaction.predicted_removals import predict_removed_records
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry

@@ -205,7 +205,7 @@ def iterate_chunks(
     yield _make_chunk(starts, done)
 
 
-def iterate_batch_facts(columns: RowColumns, starts: Int64s) -> Iterator[tuple[int, ...]]:
+def iterate_batch_header_values(columns: RowColumns, starts: Int64s) -> Iterator[tuple[int, ...]]:
     """Yield, of each batch: its first row, the row after its last one, and what its header needs of those between them.
 
     These are the first and the last offset, and the first and the largest time in ms. Batches begin at the rows
@@ -303,10 +303,10 @@ class _BatchWriter:
 
     def make_batches(self, chunk: RowChunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        facts = iterate_batch_facts(self._columns.select_rows(chunk.start, chunk.end), chunk.starts)
+        facts = iterate_batch_header_values(self._columns.select_rows(chunk.start, chunk.end), chunk.starts)
         for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
             origin = self._find_origin(chunk.start + start)
-            last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)
+            last_offset = self._find_last_offset_of_batch(origin, chunk.start + end, base_offset, last_offset)
             sequence = self._compute_sequence(origin, base_offset)
             fields = origin, base_offset, last_offset - base_offset, times, sequence, end - start
             data = self._assemble_batch(fields, records)
@@ -318,7 +318,7 @@ class _BatchWriter:
             self._next += 1
         return self._origins[self._next - 1]
 
-    def _find_last_offset(self, origin: RowsOrigin, end: int, base_offset: int, last_offset: int) -> int:
+    def _find_last_offset_of_batch(self, origin: RowsOrigin, end: int, base_offset: int, last_offset: int) -> int:
         """Return the last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
         limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
         if origin.last_offset is None or end != limit:

@@ -12,13 +12,13 @@ from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import FlushWaiter, LogFlush, LogFlusher
 from minibroker.storage.log_end import LogEnd
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_state_files import LogContents
 from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.pending import PendingBatches
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.removal import remove_files_later
 from minibroker.storage.retention import LogExtent, list_deletion_reasons
 from minibroker.storage.segment import Region, Segment, TimestampSearch
-from minibroker.storage.side_files import LogContents
 
 logger = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import LogFlusher
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_state_files import LogContents, LogStateFiles
 from minibroker.storage.names import LOG_SUFFIX, make_segment_name
 from minibroker.storage.pending import MAX_PENDING_BYTES, PendingBatches
 from minibroker.storage.producers.transaction_markers import read_marker
 from minibroker.storage.recovery import failed_sync
 from minibroker.storage.segment import Segment
 from minibroker.storage.segments import LogSegments
-from minibroker.storage.side_files import LogContents, LogStateFiles
 
 if TYPE_CHECKING:
     from minibroker.protocol.records.validation import RecordRules

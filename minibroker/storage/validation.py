@@ -160,13 +160,13 @@ def _check_batch_header(header: BatchHeader, size_bytes: int, settings: LogSetti
 
 
 def _set_timestamps(
-    records: memoryview, header: BatchHeader, settings: LogSettings, largest: int, now_ms: int
+    records: memoryview, header: BatchHeader, settings: LogSettings, largest_timestamp: int, now_ms: int
 ) -> BatchHeader:
-    """Set the batch's timestamps by the topic's timestamp type, and return its header. `largest` is of the records."""
+    """Set a batch's timestamps by the topic's timestamp type, and return its header."""
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return _set_log_append_time(records, header, now_ms)
-    if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
-        return _set_create_time(records, header, largest)
+    if largest_timestamp != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
+        return _set_create_time(records, header, largest_timestamp)
     return header
 
 
@@ -221,11 +221,11 @@ def _set_log_append_time(records: memoryview, header: BatchHeader, now_ms: int) 
     return read_header(records)
 
 
-def _set_create_time(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
+def _set_create_time(records: memoryview, header: BatchHeader, largest_timestamp: int) -> BatchHeader:
     """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
-    if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
+    if header.timestamp_type == LOG_APPEND_TIME and largest_timestamp < 0:
         raise make_log_append_time_error(range(header.record_count))
-    set_timestamp_type_and_max(records, 0, CREATE_TIME, largest)
+    set_timestamp_type_and_max(records, 0, CREATE_TIME, largest_timestamp)
     return read_header(records)
 
 

@@ -26,7 +26,12 @@ class ErrorAnswer(msgspec.Struct):
 
 
 def describe_routes(
-    routes: Iterable[Route], errors: Mapping[int, str], schemas: Mapping[str, Any], *, needs_token: bool, **info: str
+    routes: Iterable[Route],
+    errors: Mapping[int, str],
+    schemas: Mapping[str, Any],
+    *,
+    needs_token: bool,
+    **openapi_info: str,
 ) -> dict[str, Any]:
     """Return the description. `errors` are those of every route, and `schemas` those that no type has."""
     found = [each for each in routes if each.tag]
@@ -39,7 +44,7 @@ def describe_routes(
     components = {name: _simplify_schema(each) for name, each in named.items()} | dict(schemas)
     return {
         "openapi": "3.1.0",
-        "info": info,
+        "info": openapi_info,
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {"schemas": dict(sorted(components.items())), "securitySchemes": {"token": TOKEN}},

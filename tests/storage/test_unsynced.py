@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
+from minibroker.storage.log_state_files import UnsyncedFiles
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
 from minibroker.storage.producers.producer_state import ProducerStates
-from minibroker.storage.side_files import UnsyncedFiles
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"

@@ -242,7 +242,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         if transactional and epoch < 0 and not member_id and instance_id is None:
             return None  # TxnOffsetCommit may come without a member
         member = self.get_member(member_id)
-        if not transactional and self.speaks_protocol_with_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
+        if not transactional and self.uses_member_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
             message = f"OffsetCommit version 9 or above must be used by members using the {self.type} group protocol"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         if epoch == member.epoch:
@@ -269,13 +269,13 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def check_offsets_may_be_deleted(self) -> None:
         """Allow it at any time."""
 
-    def speaks_protocol_with_epochs(self, member: Member) -> bool:
+    def uses_member_epochs(self, member: Member) -> bool:
         """Return whether the member speaks the protocol of the group's type, which has member epochs."""
         return True
 
     def get_wrong_epoch_code_and_epoch_name(self, member: Member) -> tuple[ErrorCode, str]:
         """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
-        if self.speaks_protocol_with_epochs(member):
+        if self.uses_member_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
         return ErrorCode.ILLEGAL_GENERATION, "generation id"
 

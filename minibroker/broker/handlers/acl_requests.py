@@ -71,7 +71,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
 @handles(ApiKey.CREATE_ACLS, durable=True)
 async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for creation in request.creations:
-        _check_types_known(
+        _check_enum_values_known(
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
         await pause()
@@ -211,7 +211,7 @@ def _find_matching_acls(context: RequestContext, acl_filter: AclFilter) -> Steps
 
 def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
     """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
-    _check_types_known(
+    _check_enum_values_known(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )
     return AclFilter(
@@ -225,7 +225,7 @@ def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
     )
 
 
-def _check_types_known(*types: int) -> None:
+def _check_enum_values_known(*values: int) -> None:
     """Raise Unanswerable if one of the types is UNKNOWN."""
-    if UNKNOWN in types:
+    if UNKNOWN in values:
         raise UnanswerableRequest("a request about ACLs with an UNKNOWN type")

@@ -101,7 +101,7 @@ class OffsetCommitTemplate:
                 partition.error_code = failure.code
         return self._encode_answer(correlation_id, response)
 
-    def run_for_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
+    def run_request_of_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Commit the offsets in `frame`, and return the answer. Return None if `offset_commit` must handle it."""
         if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
             return None

@@ -78,7 +78,7 @@ class Template(ABC):
         self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
         self._head = head
 
-    def run_for_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
+    def run_request_of_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Do what the Produce in `frame` asks for, and return the answer. Return None if `produce` must handle it."""
         head = self._head
         head_end = START_BYTES + len(head)
@@ -87,7 +87,7 @@ class Template(ABC):
             other = self.others.get(start[: len(head)])
             if other is None or other.version != self.version:
                 return None
-            return other.run_for_frame(cluster, correlation_id, frame)
+            return other.run_request_of_frame(cluster, correlation_id, frame)
         if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
         records = self._find_records(frame, start)

@@ -179,7 +179,7 @@ class TlsLayer(asyncio.BufferedProtocol):
                 self._close_with_warning(f"it sent more than {HANDSHAKE_BYTES} bytes of a TLS handshake")
             return
         except ssl.SSLError as error:
-            self._close_with_warning(_explain_error(error))
+            self._close_with_warning(_explain_tls_error(error))
             return
         self._flush_output()
         try:
@@ -251,7 +251,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             pass
         except ssl.SSLError as error:
             if not isinstance(error, ssl.SSLZeroReturnError):
-                log.warning("closing %s: %s", self.peer, _explain_error(error))
+                log.warning("closing %s: %s", self.peer, _explain_tls_error(error))
             return filled, True
         return filled, False
 
@@ -333,7 +333,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return self.principal if name == "principal" else self._transport.get_extra_info(name, default)
 
 
-def _explain_error(error: ssl.SSLError) -> str:
+def _explain_tls_error(error: ssl.SSLError) -> str:
     """Return the client's error, in one line."""
     reason = error.reason or str(error)
     if reason in NOT_TLS:

@@ -4,9 +4,9 @@ A handler is a function `(context, request) -> response | None`, a plain one or 
 (acks=0). `@handles` registers it for its API (`served`). A KafkaError that it raises becomes the answer, if the
 response has an error code for the whole request.
 
-    frame --> request template (inline cache) -------------------------------+--> items, or Due at the end of the turn
+    frame --> request template (inline cache) -------------------------------+--> items, or DueAnswer at the turn's end
           --> decoded --> plain handler -------------------------------------+
-                  |           +--> coroutine, or a sync is due --> _answer --+--> DelayedOperation --> items later
+                  |           +--> coroutine, or a sync is due --------------+--> DelayedOperation --> items later
                   +--> large: decoded in steps, or with interceptors --------+
 """
 
@@ -171,7 +171,7 @@ class Dispatcher:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
         if self.interceptors and not are_all_observers_only(self.interceptors):
             return None
-        outcome: Outcome = template.run_for_frame(self.cluster, correlation_id, frame)
+        outcome: Outcome = template.run_request_of_frame(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
             return outcome
         route = self._routes[template.key, template.version]

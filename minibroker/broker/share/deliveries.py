@@ -225,10 +225,10 @@ class Deliveries:
                 found[-1][1].append(run)
         return found
 
-    def _archive_compacted_offsets(self, first: int) -> None:
-        """Archive what can be acquired before `first`: compaction has removed it."""
+    def _archive_compacted_offsets(self, first_offset: int) -> None:
+        """Archive what can be acquired before `first_offset`: compaction has removed it."""
         for run in list(
-            self._split_runs_at_bounds_and_list_them(self.find_next_offset(), min(first, self.end_offset) - 1)
+            self._split_runs_at_bounds_and_list_them(self.find_next_offset(), min(first_offset, self.end_offset) - 1)
         ):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED

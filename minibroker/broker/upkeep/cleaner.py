@@ -21,8 +21,8 @@ from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECK
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.cleaning import CleaningAborted, CleaningThrottle, LogCleaning
 from minibroker.storage.compaction.dirtiness import LogDirtiness, is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.resting import ThreadPauses
 from minibroker.storage.compaction.rewriting import CleaningLimits, SyncFailed
+from minibroker.storage.compaction.thread_pauses import ThreadPauses
 from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT

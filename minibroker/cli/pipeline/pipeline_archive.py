@@ -104,7 +104,7 @@ def archive(
         run = LogArchive(
             table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )
-        written, is_over = _run_archive(run, pause_s)
+        written, is_over = _archive_once_or_repeatedly(run, pause_s)
     _print_totals(run, written, as_json)
     return 0 if is_over or continuous else INTERRUPTED
 
@@ -140,14 +140,14 @@ def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> An
     return ValueDecoder(tuple(sorted(source.make_location_options().items())))
 
 
-def _run_archive(run: LogArchive, pause_s: float | None) -> tuple[WrittenTotals, bool]:
+def _archive_once_or_repeatedly(log_archive: LogArchive, pause_s: float | None) -> tuple[WrittenTotals, bool]:
     """Run once, or again and again. Return what was written, and whether that is all."""
     from minibroker.pipeline.archiving.archive_tables import WrittenTotals
 
     written = WrittenTotals()
     try:
         while True:
-            for totals in run.run():
+            for totals in log_archive.run():
                 written.add_totals(totals)
                 if sys.stderr.isatty():
                     click.echo(f"{written.records:,} records", err=True)

@@ -234,16 +234,16 @@ class RowsConverter:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
-    def _get_topics(self, batch: pa.RecordBatch, first: int) -> pa.Array:
+    def _get_topics(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
         if self._topic is not None:
             return pa.repeat(pa.scalar(self._topic, pa.string()), batch.num_rows)
         topics = _cast_column(batch, "topic", pa.string())
         if topics.null_count:
-            row = first + int(pc.index(topics.is_null(), True).as_py())
+            row = first_row + int(pc.index(topics.is_null(), True).as_py())
             raise RecordRefused(f"row {row}: null topic present in the data: the option topic sets one for all rows")
         return topics
 
-    def _get_timestamps(self, batch: pa.RecordBatch, first: int) -> pa.Array:
+    def _get_timestamps(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
         given = _get_column(batch, "timestamp") if self._keep_timestamps else None
         if given is None:
             given = pa.nulls(batch.num_rows, pa.int64())
@@ -251,25 +251,25 @@ class RowsConverter:
             given = pc.floor(pc.multiply(given, 1000.0)).cast(pa.int64())
         elif pa.types.is_timestamp(given.type):
             micros = given.cast(pa.timestamp("us", given.type.tz)).cast(pa.int64())
-            given = _refuse_negative_numbers("timestamp", pc.divide(micros, 1000), first, micros)
-        times = _refuse_negative_numbers("timestamp", given.cast(pa.int64()), first)
+            given = _refuse_negative_numbers("timestamp", pc.divide(micros, 1000), first_row, micros)
+        times = _refuse_negative_numbers("timestamp", given.cast(pa.int64()), first_row)
         return times.fill_null(-1 if self._keep_none else int(time.time() * 1000))
 
 
-def _get_headers(batch: pa.RecordBatch, first: int) -> pa.Array:
+def _get_headers(batch: pa.RecordBatch, first_row: int) -> pa.Array:
     headers = _cast_column(batch, "headers", HEADERS)
     keys = headers.flatten().field("key") if headers.null_count < len(headers) else None
     if keys is not None and keys.null_count:
         parents = pc.list_parent_indices(headers)
-        row = first + int(parents[int(pc.index(keys.is_null(), True).as_py())].as_py())
+        row = first_row + int(parents[int(pc.index(keys.is_null(), True).as_py())].as_py())
         raise RecordRefused(f"row {row}: a header has no key")
     return headers
 
 
-def _refuse_negative_numbers(name: str, numbers: pa.Array, first: int, signs: pa.Array | None = None) -> pa.Array:
+def _refuse_negative_numbers(name: str, numbers: pa.Array, first_row: int, signs: pa.Array | None = None) -> pa.Array:
     below = pc.index(pc.less(numbers if signs is None else signs, 0), True).as_py()
     if below >= 0:
-        raise RecordRefused(f"row {first + below}: {name} {numbers[below].as_py()} is below 0")
+        raise RecordRefused(f"row {first_row + below}: {name} {numbers[below].as_py()} is below 0")
     return numbers
 
 
@@ -359,7 +359,7 @@ class PartitionCounts:
             if self._counts.get(topic, 0) >= at_least:
                 break
             if time.monotonic() + _BACKOFF_S > deadline:
-                raise WriteFailed(self._explain_missing(topic, at_least, code))
+                raise WriteFailed(self._explain_missing_topic_or_partition(topic, at_least, code))
             time.sleep(_BACKOFF_S)
         return self._counts[topic]
 
@@ -372,7 +372,7 @@ class PartitionCounts:
             return int(each.error_code)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _explain_missing(self, topic: str, at_least: int, code: int) -> str:
+    def _explain_missing_topic_or_partition(self, topic: str, at_least: int, code: int) -> str:
         waited = f"after {self._max_block_ms} ms"
         if code != ErrorCode.NONE:
             return f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)} {waited}"

@@ -34,13 +34,13 @@ def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     return rewrite_record_starts(ByteWindow(chunks), count, _make_record_start_with_offset_delta)
 
 
-def add_to_timestamps(chunks: Iterator[Bytes], kept_flags: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
-    """Return the records whose byte in `kept_flags` is not 0, with `by_ms` added to their timestamp deltas."""
+def add_to_timestamps(chunks: Iterator[Bytes], kept_record_flags: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
+    """Return the records whose byte in `kept_record_flags` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def make_record_start_with_new_timestamp(
         data: bytes, body_position: int, length: int, index: int
     ) -> tuple[bytes, int] | None:
-        if not kept_flags[index]:
+        if not kept_record_flags[index]:
             return None
         raw, rest = read_zigzag_varint(data, body_position + 1, MAX_VARLONG_BYTES)
         start = data[body_position : body_position + 1] + encode_zigzag(
@@ -48,7 +48,7 @@ def add_to_timestamps(chunks: Iterator[Bytes], kept_flags: bytes | bytearray, by
         )
         return encode_zigzag(length - (rest - body_position) + len(start)) + start, rest
 
-    return rewrite_record_starts(ByteWindow(chunks), len(kept_flags), make_record_start_with_new_timestamp)
+    return rewrite_record_starts(ByteWindow(chunks), len(kept_record_flags), make_record_start_with_new_timestamp)
 
 
 def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:

@@ -145,12 +145,12 @@ class SchemasTopic:
             offset = partition.append_batches(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
             raise Errors.STORE_FAILED.make_error(reason=str(error)) from None
-        await self._await_written(cluster, partition)
+        await self._wait_until_records_written(cluster, partition)
         if self._log is partition.log and self._position == offset:  # else it is read from the log
             for index, (key, value) in enumerate(entries):
                 self._apply_record(Record(offset + index, now_ms, key, value))
 
-    async def _await_written(self, cluster: Broker, partition: Partition) -> None:
+    async def _wait_until_records_written(self, cluster: Broker, partition: Partition) -> None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
 
         def report_written(failure: KafkaError | None) -> None:

@@ -43,7 +43,7 @@ from minibroker.protocol.records.varints import Bytes, convert_from_zigzag, wrap
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import do_not_pause, iterate_records_with_pauses
+from minibroker.storage.compaction.thread_pauses import do_not_pause, iterate_records_with_pauses
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -85,7 +85,7 @@ class BatchFilter:
     whole segment whether their tombstones are kept. If `format_version`, the log's, is 2, kept messages become batches
     of format 2, as in Kafka 4. If it is older, they keep their format, as in the Kafka of that time. With `elides`,
     batches are written without the attributes of records. `record_bytes` is the largest that may be decompressed.
-    `rest` is called now and then.
+    `pause_if_due` is called now and then.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class BatchFilter:
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
-        rest_if_due: Callable[[], None] = do_not_pause,
+        pause_if_due: Callable[[], None] = do_not_pause,
     ) -> None:
         self._keys = keys
-        self._rest = rest_if_due
+        self._pause_if_due = pause_if_due
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = end_offset
@@ -257,7 +257,9 @@ class BatchFilter:
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
         records = iterate_record_slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_records_with_pauses(records, self._rest):
+        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_records_with_pauses(
+            records, self._pause_if_due
+        ):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset

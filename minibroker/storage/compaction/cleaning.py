@@ -18,7 +18,6 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import UncleanableLog
 from minibroker.storage.compaction.dirtiness import LogDirtiness, iterate_closed_segments
-from minibroker.storage.compaction.resting import do_not_pause
 from minibroker.storage.compaction.rewriting import (
     CleaningLimits,
     CleaningPlan,
@@ -27,6 +26,7 @@ from minibroker.storage.compaction.rewriting import (
     SourceSegment,
 )
 from minibroker.storage.compaction.segment_writer import remove_half_swapped_files, remove_unfinished_cleaned_files
+from minibroker.storage.compaction.thread_pauses import do_not_pause
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 
@@ -74,7 +74,7 @@ class LogCleaning:
         limits: CleaningLimits,
         throttle: CleaningThrottle,
         now_ms: int,
-        rest_if_due: Callable[[], None] = do_not_pause,
+        pause_if_due: Callable[[], None] = do_not_pause,
     ) -> None:
         self.log = log
         self.dirt = dirt
@@ -84,7 +84,7 @@ class LogCleaning:
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
-        self._rest = rest_if_due
+        self._pause_if_due = pause_if_due
         self._groups: deque[list[SourceSegment]] = deque()
         self._written: RewrittenSegment | None = None
 
@@ -100,7 +100,7 @@ class LogCleaning:
         """
         try:
             if self.rewriter is None:
-                self.rewriter = LogRewriter(self._plan, self._wait_for_io_throttle, self._rest)
+                self.rewriter = LogRewriter(self._plan, self._wait_for_io_throttle, self._pause_if_due)
                 self._groups.extend(self.rewriter.map_dirty_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable

@@ -29,8 +29,8 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import LogDirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import do_not_pause, iterate_records_with_pauses
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_unfinished_cleaned_files
+from minibroker.storage.compaction.thread_pauses import do_not_pause, iterate_records_with_pauses
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -103,13 +103,13 @@ class KeyMapper:
         transactions: CleanedTransactions,
         start_offset: int,
         record_bytes: int,
-        rest_if_due: Callable[[], None],
+        pause_if_due: Callable[[], None],
     ) -> None:
         self._keys = keys
         self._transactions = transactions
         self._start_offset = start_offset
         self._record_bytes = record_bytes  # the largest that may be decompressed
-        self._rest = rest_if_due
+        self._pause_if_due = pause_if_due
 
     def map_batch_keys(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
@@ -138,7 +138,7 @@ class KeyMapper:
             return self._put_keys_of_message(data)
         put, start, base = self._keys.put_offset_of_key, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
-        for record in iterate_records_with_pauses(stream_record_slices(data, header), self._rest):
+        for record in iterate_records_with_pauses(stream_record_slices(data, header), self._pause_if_due):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -199,13 +199,13 @@ class CleaningPlan(NamedTuple):
 class LogRewriter:
     """The work on a plan. `pace(size_bytes)` is called after each read and write; it may wait, and raise.
 
-    `rest` is called now and then while it computes.
+    `pause_if_due` is called now and then while it computes.
 
     Methods raise `UncleanableLog` and `OSError`; `SyncFailed` if the log itself cannot be synced.
     """
 
     def __init__(
-        self, plan: CleaningPlan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = do_not_pause
+        self, plan: CleaningPlan, pace: Callable[[int], None], pause_if_due: Callable[[], None] = do_not_pause
     ) -> None:
         dirt = plan.dirt
         self._plan = plan
@@ -220,7 +220,7 @@ class LogRewriter:
             CleanedTransactions(aborted, dirt.first_dirty_offset),
             dirt.first_dirty_offset,
             record_bytes,
-            rest_if_due,
+            pause_if_due,
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
         retention = DeleteRetention(plan.now_ms, plan.settings.delete_retention_ms)
@@ -234,7 +234,7 @@ class LogRewriter:
             format_version,
             elides=plan.settings.record_attributes_elide is True,
             record_bytes=record_bytes,
-            rest_if_due=rest_if_due,
+            pause_if_due=pause_if_due,
         )
         self._old_horizon_ms = self._find_tombstone_horizon_of_old_formats()
 

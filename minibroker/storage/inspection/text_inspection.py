@@ -77,12 +77,14 @@ def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[s
     return TextLine(position, fields)
 
 
-def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
+def iterate_property_lines(
+    file: File, separator: str, required_names: tuple[str, ...]
+) -> Iterator[TextLine | DamagedBytes]:
     """Yield the key and value of each line of `meta.properties` ("=") or `partition.metadata` (": ").
 
     Raises `OSError`.
     """
-    missing = dict.fromkeys(required)
+    missing = dict.fromkeys(required_names)
     for position, text in _iterate_lines(file):
         if not text.strip() or text.startswith(("#", "!")):
             continue
@@ -98,7 +100,7 @@ def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]
         yield DamagedBytes(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
 
-def iterate_json_lines(file: File, required: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
+def iterate_json_lines(file: File, required_names: tuple[str, ...]) -> Iterator[TextLine | DamagedBytes]:
     """Yield each field of a file with a JSON object. An empty file has none. Raises `OSError`."""
     data = file.read(0, MAX_JSON_BYTES)
     try:
@@ -107,7 +109,7 @@ def iterate_json_lines(file: File, required: tuple[str, ...]) -> Iterator[TextLi
         yield DamagedBytes(file.path, 0, len(data), None, "a JSON object", str(error))
         return
     yield from lines
-    missing = set(required if data else ()) - {key for line in lines for key in line.fields}
+    missing = set(required_names if data else ()) - {key for line in lines for key in line.fields}
     for key in sorted(missing):
         yield DamagedBytes(file.path, len(data), 0, None, f"a field {key}", "the end of the file")
 

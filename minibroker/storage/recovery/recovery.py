@@ -32,6 +32,7 @@ from minibroker.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, Leader
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
+from minibroker.storage.log_state_files import LogContents
 from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -52,7 +53,6 @@ from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_syn
 from minibroker.storage.recovery.leftovers import find_damage_beyond_torn_write, finish_or_undo_file_swaps
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
-from minibroker.storage.side_files import LogContents
 
 logger = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from minibroker.testing.control.models import (
 from minibroker.testing.control.registry_routes import add_registry_fault_routes, add_registry_routes
 from minibroker.testing.control.request_routes import add_fault_routes, add_journal_routes
 from minibroker.testing.control.security_routes import (
+    add_acl_and_quota_routes,
     add_delegation_routes,
-    add_rights_routes,
     add_security_routes,
     add_token_routes,
     add_user_routes,
@@ -92,7 +92,13 @@ def make_control_routes(broker: Broker) -> list[Route]:
         "faults": (add_fault_routes,),
         "nodes": (_add_node_routes, _add_leader_routes, _add_coordinator_routes),
         "groups": (_add_group_routes, add_share_routes, _add_transaction_routes),
-        "security": (add_security_routes, add_user_routes, add_rights_routes, add_token_routes, add_delegation_routes),
+        "security": (
+            add_security_routes,
+            add_user_routes,
+            add_acl_and_quota_routes,
+            add_token_routes,
+            add_delegation_routes,
+        ),
         "clients": (_add_client_routes,),
         "registry": (add_registry_routes, add_registry_fault_routes),
     }.items():

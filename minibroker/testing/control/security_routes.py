@@ -154,7 +154,7 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
         return {"text": config} if isinstance(config, str) else config
 
 
-def add_rights_routes(broker: Broker, routes: Routes) -> None:
+def add_acl_and_quota_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of ACLs and quotas."""
 
     def get_acls() -> AclVerbs:

@@ -218,7 +218,7 @@ class NoTaskOffsets(QuirkChange):
         response.task_offset_interval_ms = 0
 
 
-class GroupConfigErrorsNameBounds(QuirkChange):
+class BoundNamedInGroupConfigError(QuirkChange):
     """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
 
     def before_request(self, request: Any) -> Message | None:
@@ -281,7 +281,7 @@ QUIRKS: Final = (
     # KIP-110; 4.0 removed the check with the conversion of records for old clients (KIP-724).
     Quirk("2.1", "4.0", (ApiKey.FETCH,), NoZstdForOldFetches),
     # GroupConfig.validateValues in both releases.
-    Quirk("4.0", "4.4", (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS), GroupConfigErrorsNameBounds),
+    Quirk("4.0", "4.4", (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS), BoundNamedInGroupConfigError),
     # GroupMetadataManager in both releases; Kafka Streams 4.4 is the first that says it (KIP-1071).
     Quirk("4.2", "4.4", (ApiKey.STREAMS_GROUP_HEARTBEAT,), NoTaskOffsets),
 )

@@ -45,9 +45,9 @@ a { color: inherit; }
 """
 
 
-def make_anchor(test: str, when: str) -> str:
+def make_anchor(test: str, phase: str) -> str:
     """Return the id of the section of a test's failure in a phase: "setup", "call" or "teardown"."""
-    return f"t-{crc32(f'{test} {when}'.encode()):08x}"
+    return f"t-{crc32(f'{test} {phase}'.encode()):08x}"
 
 
 def write_section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, int]]) -> str:

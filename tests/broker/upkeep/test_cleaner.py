@@ -18,7 +18,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import iterate_records_of_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.resting import ThreadPauses
+from minibroker.storage.compaction.thread_pauses import ThreadPauses
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk, files_in, read_batches
@@ -132,7 +132,7 @@ def test_a_cleaning_checks_repeatedly_whether_the_event_loop_is_busy(
     compacting: Compacting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[float] = []
-    monkeypatch.setattr(ThreadPauses, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
+    monkeypatch.setattr(ThreadPauses, "sleep_if_due", lambda pauses: looked.append(pauses._loop_seconds()))
     compacting.topic("t")
     compacting.cleaner.start_checks()
     compacting.run()

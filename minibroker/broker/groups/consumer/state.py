@@ -57,7 +57,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def speaks_protocol_with_epochs(self, member: ConsumerMember) -> bool:
+    def uses_member_epochs(self, member: ConsumerMember) -> bool:
         return member.classic is None
 
     def make_check_of_older_epoch(self, member: ConsumerMember, epoch: int) -> CheckPartition:

@@ -320,9 +320,9 @@ def _compare_removed_property(name: str, before: Schema, update: Object) -> Comp
     """Return the changes of a property that was removed: the content model of the update counts."""
     if is_open_object(update):
         return [SchemaChange("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = yield from _find_covering_schema(update, name)
+    covering = yield from _find_schema_of_other_properties(update, name)
     if covering is not None:
-        return (yield from _compare_with_covering_schema("PROPERTY_REMOVED", before, covering))
+        return (yield from _compare_with_schema_of_other_properties_or_items("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
         return [SchemaChange("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [SchemaChange("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -334,18 +334,22 @@ def _compare_added_property(name: str, after: Schema, original: Object, required
         if isinstance(after, Empty):
             return [SchemaChange("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = yield from _find_covering_schema(original, name)
+    covering = yield from _find_schema_of_other_properties(original, name)
     changes: list[ChangePart] = (
-        [] if covering is None else (yield from _compare_with_covering_schema("PROPERTY_ADDED", covering, after))
+        []
+        if covering is None
+        else (yield from _compare_with_schema_of_other_properties_or_items("PROPERTY_ADDED", covering, after))
     )
     return [*changes, SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _compare_with_covering_schema(kind: str, before: Schema, after: Schema) -> ComparisonSteps:
+def _compare_with_schema_of_other_properties_or_items(
+    change_kind: str, before: Schema, after: Schema
+) -> ComparisonSteps:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
     changes: SchemaChanges = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
-    return [changes, SchemaChange(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [changes, SchemaChange(f"{change_kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
 def _compare_dependencies(original: Object, update: Object) -> ComparisonSteps:
@@ -439,7 +443,7 @@ def _compare_removed_item(before: Schema, update: Array) -> ComparisonSteps:
         return [SchemaChange("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = get_schema_of_other_items(update)
     if covering is not None:
-        return (yield from _compare_with_covering_schema("ITEM_REMOVED", before, covering))
+        return (yield from _compare_with_schema_of_other_properties_or_items("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
         return [SchemaChange("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [SchemaChange("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -453,7 +457,7 @@ def _compare_added_item(after: Schema, original: Array) -> ComparisonSteps:
         return [SchemaChange("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = get_schema_of_other_items(original)
     if covering is not None:
-        return (yield from _compare_with_covering_schema("ITEM_ADDED", covering, after))
+        return (yield from _compare_with_schema_of_other_properties_or_items("ITEM_ADDED", covering, after))
     return [SchemaChange("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 
@@ -467,7 +471,7 @@ def _drop_equal_parts(parts: Iterable[Schema]) -> list[Schema]:
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
 
 
-def _find_covering_schema(schema: Object, name: str) -> Generator[ComparisonQuestion, Any, Schema | None]:
+def _find_schema_of_other_properties(schema: Object, name: str) -> Generator[ComparisonQuestion, Any, Schema | None]:
     """Return the schema of a property that is not named in the schema, or None."""
     by_pattern: Schema | None = (yield PatternSearch(schema.patterns, name)) if schema.patterns else None
     if by_pattern is not None or schema.additional_schema is not None or not schema.additional:

@@ -99,15 +99,19 @@ class ComparedSide(NamedTuple):
 
 
 def compare_files(
-    original: File, before: ProtoNames, update: File, after: ProtoNames, budget: ComparingBudget | None = None
+    original: File,
+    original_names: ProtoNames,
+    update: File,
+    updated_names: ProtoNames,
+    budget: ComparingBudget | None = None,
 ) -> list[ProtoChange]:
     """Return all changes. Raises ComparisonTooLarge."""
     comparison = _FileComparison(budget or ComparingBudget())
     if original.package != update.package:
         comparison.changes.append(ProtoChange("PACKAGE_CHANGED", ()))
     sides = (
-        ComparedSide(before, NameScope(original.package or "")),
-        ComparedSide(after, NameScope(update.package or "")),
+        ComparedSide(original_names, NameScope(original.package or "")),
+        ComparedSide(updated_names, NameScope(update.package or "")),
     )
     comparison.compare_types(original.types, update.types, sides, ())
     return comparison.changes

@@ -1,4 +1,4 @@
-"""When a thread beside the event loop's rests."""
+"""When a thread beside the event loop's pauses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from threading import Event, Thread
 import pytest
 
 from minibroker.operating_system import find_thread_clock
-from minibroker.storage.compaction.resting import REST_SECONDS, WORK_SECONDS, ThreadPauses, iterate_records_with_pauses
+from minibroker.storage.compaction.thread_pauses import (
+    PAUSE_SECONDS,
+    WORK_SECONDS,
+    ThreadPauses,
+    iterate_records_with_pauses,
+)
 
 
 class Stage:
@@ -38,9 +43,9 @@ def test_a_cleaning_thread_rests_after_each_half_millisecond_beside_a_busy_event
     stage.rests.sleep_if_due()
     stage.now_s += WORK_SECONDS / 2
     stage.rests.sleep_if_due()
-    assert stage.slept == [REST_SECONDS]
+    assert stage.slept == [PAUSE_SECONDS]
     stage.work(beside_s=WORK_SECONDS / 2)
-    assert stage.slept == [REST_SECONDS] * 2
+    assert stage.slept == [PAUSE_SECONDS] * 2
 
 
 def test_a_cleaning_thread_does_not_rest_beside_an_idle_event_loop() -> None:

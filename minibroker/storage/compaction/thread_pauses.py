@@ -1,7 +1,7 @@
-"""The rests of a thread that computes beside the event loop's, with which it shares the interpreter.
+"""The pauses of a thread that computes beside the event loop's, with which it shares the interpreter.
 
 Each time the loop's thread comes back from the kernel, it waits for the interpreter, while the other one computes; with
-fifty clients it comes back fifty times a turn. So while the loop is busy, the other thread rests most of the time.
+fifty clients it comes back fifty times a turn. So while the loop is busy, the other thread pauses most of the time.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TypeVar
 
 RECORDS_BETWEEN_RESTS = 64  # after which one is due, if half a millisecond is over
 WORK_SECONDS = 0.0005
-REST_SECONDS = 0.0015
+PAUSE_SECONDS = 0.0015
 BUSY_SHARE = 0.25  # of the time between two looks, that the loop's thread has computed
 
 Item = TypeVar("Item")
 
 
 class ThreadPauses:
-    """The rests of one thread. `loop_seconds` is the CPU time that the loop's has taken; None: it never rests."""
+    """The pauses of one thread. `loop_seconds` is the CPU time that the loop's has taken; None: it never pauses."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ThreadPauses:
             return
         is_busy, self._looked_at, self._taken = taken - self._taken > BUSY_SHARE * since, now, taken
         if is_busy:
-            self._sleep(REST_SECONDS)
+            self._sleep(PAUSE_SECONDS)
             self._looked_at = self._now()
 
 
@@ -66,4 +66,4 @@ def _split_records_between_pauses(
 
 
 def do_not_pause() -> None:
-    """Do not rest, where no event loop is beside."""
+    """Do not pause, where no event loop is beside."""

@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_state_files import LogContents, LogStateFiles
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
@@ -15,7 +16,6 @@ from minibroker.storage.producers.aborted_transactions import (
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
-from minibroker.storage.side_files import LogContents, LogStateFiles
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"
