@@ -52,7 +52,8 @@ def rewrite(
     """Copy a log directory in message format 2, with another codec or batch size.
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
-    directory. Kafka's own topics are copied. After a kill, run it again with the same options to continue.
+    directory. Kafka's own topics are copied. After a kill, run it again with the same options to continue; when all is
+    done, that does nothing.
 
     \b
     Example:
@@ -67,11 +68,14 @@ def rewrite(
     with DirectoryRewriting(
         path, output, settings, topics
     ) as rewriting:  # it refuses what cannot be, before Spark starts
-        locally = pipeline_shared.runs_locally(
-            engine, size_bytes=sum(task.size_bytes for task in rewriting.list_unfinished_segments())
-        )
-        with pipeline_shared.start_engine(locally, master, conf) as runs:
-            report = finish_rewriting(rewriting, runs)
+        if rewriting.finished is None:
+            left_bytes = sum(task.size_bytes for task in rewriting.list_unfinished_segments())
+            locally = pipeline_shared.runs_locally(engine, size_bytes=left_bytes)
+            with pipeline_shared.start_engine(locally, master, conf) as runs:
+                report = finish_rewriting(rewriting, runs)
+        else:
+            click.echo(f"{output} was complete already: nothing was done", err=True)
+            report = rewriting.finished
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

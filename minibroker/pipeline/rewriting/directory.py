@@ -7,7 +7,8 @@
                       done/<log>.<offset>     notes about such a segment
     <target>/<log>/                           a finished log
 
-In the end only the logs remain, and the files of a log directory. An engine rewrites segments beside each other.
+In the end only the logs and the files of a log directory remain, and `.rewritten` with the plan and the report, so that
+it is not done again. An engine rewrites segments beside each other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from hashlib import sha256
@@ -123,7 +124,7 @@ def _make_tasks(
 
 def _list_files(disk: Disk, source: str) -> tuple[str, ...]:
     """Return the files beside the logs to copy. The clean shutdown file is last, after all others."""
-    left = (LOCK, file_names.CLEAN_SHUTDOWN)
+    left = (LOCK, file_names.CLEAN_SHUTDOWN, FINISHED)
     return tuple(
         name
         for name in disk.list_names(source)
@@ -141,6 +142,7 @@ def _compute_digest(source: str, tasks: Iterable[SegmentTask]) -> str:
 
 
 STATE = ".rewrite"
+FINISHED = ".rewritten"  # the plan and the report of a finished run
 VERSION = 3
 KEPT = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA}
 # What another rewriting may be, by what `plan.json` says of it.
@@ -162,6 +164,16 @@ class RewriteWorkspace:
         self._disk = Disk()
 
     # --- the beginning ----------------------------------------------------------------------------
+
+    def read_report_if_finished(self, plan: RewritePlan, settings: RewriteSettings) -> RewriteReport | None:
+        """Return the report of a finished run of this plan. Raises `RewriteError` if another is finished here."""
+        path = f"{self.target}/{FINISHED}"
+        if self._disk.exists(f"{self._state}/plan.json") or not self._disk.exists(path):
+            return None
+        note = json.loads(self._disk.read_whole(path))
+        self._require_same_run(note["plan"], _describe_run(plan, settings), "remove the directory")
+        topics = [TopicSpace(*fields) for fields in note["topics"]]
+        return RewriteReport(self.target, topics, plan.copied)
 
     def lock_target(self) -> File:
         """Create the directory, or check that it is ours or empty. Lock out brokers and other runs.
@@ -185,15 +197,17 @@ class RewriteWorkspace:
         said = _describe_run(plan, settings)
         if self._disk.exists(path) and self._has_begun():
             stored = json.loads(self._disk.read_whole(path))
-            for name, other in OTHERS.items():
-                if stored.get(name) != said[name]:
-                    remedy = "finish that one, or remove the directory"
-                    raise RewriteError(f"{self.target} has a rewriting {other}: {remedy}")
+            self._require_same_run(stored, said, "finish that one, or remove the directory")
             self._disk.remove_tree(f"{self._state}/work")
             return
         for name in ("logs", "done"):
             self._disk.make_directory(f"{self._state}/{name}")
         self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
+
+    def _require_same_run(self, stored: Mapping[str, Any], expected: Mapping[str, Any], remedy: str) -> None:
+        for name, other in OTHERS.items():
+            if stored.get(name) != expected[name]:
+                raise RewriteError(f"{self.target} has a rewriting {other}: {remedy}")
 
     def _has_begun(self) -> bool:
         """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""
@@ -253,12 +267,14 @@ class RewriteWorkspace:
         for name in plan.files:
             self._copy_file(f"{plan.source}/{name}", f"{self.target}/{name}")
 
-    def finish_run(self, plan: RewritePlan) -> None:
-        """Write the clean shutdown file if the source has it, and remove all that is not part of a log directory.
+    def finish_run(self, plan: RewritePlan, settings: RewriteSettings, topics: Sequence[TopicSpace]) -> None:
+        """Write the note and, if the source has it, the clean shutdown file; remove what no log directory has.
 
         The plan is removed first: with it, a later run would take the directory for unfinished, whatever a broker did
         to it.
         """
+        note = {"plan": _describe_run(plan, settings), "topics": [astuple(space) for space in topics]}
+        self._disk.write_whole(f"{self.target}/{FINISHED}", json.dumps(note, indent=1).encode(), sync=True)
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
         if plan.is_clean:
@@ -372,14 +388,17 @@ class DirectoryRewriting:
         self._workspace = RewriteWorkspace(self.target)
         self._locks = ExitStack()
         self._plan: RewritePlan | None = None
+        self.finished: RewriteReport | None = None  # the report of an earlier run that has done all of it
 
     def __enter__(self) -> DirectoryRewriting:
         """Lock both directories."""
         try:
             self._lock_source()
             self._plan = make_plan(self.source, self._topics)
-            self._locks.callback(self._workspace.lock_target().close)
-            self._workspace.begin_run(self._plan, self.settings)
+            self.finished = self._workspace.read_report_if_finished(self._plan, self.settings)
+            if self.finished is None:
+                self._locks.callback(self._workspace.lock_target().close)
+                self._workspace.begin_run(self._plan, self.settings)
         except BaseException:
             self._locks.close()
             raise
@@ -419,7 +438,7 @@ class DirectoryRewriting:
             workspace.copy_log(plan, log)
         workspace.copy_other_files(plan)
         report = RewriteReport(self.target, measure_space(segments), plan.copied)
-        workspace.finish_run(plan)
+        workspace.finish_run(plan, self.settings, report.topics)
         return report
 
     def _lock_source(self) -> None:
@@ -462,10 +481,11 @@ def rewrite_directory(
 ) -> RewriteReport:
     """Rewrite a log directory that no broker uses: these topics, or all but the internal ones. All else is copied.
 
-    A call after an interrupted one continues it. Raises `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`.
+    A call after an interrupted one continues it, one after a finished one does nothing. Raises `RewriteError`,
+    `CorruptData`, `CorruptBatch`, `OSError`.
     """
     with DirectoryRewriting(source, target, settings, topics) as rewriting:
-        return finish_rewriting(rewriting, engine or LocalEngine())
+        return rewriting.finished or finish_rewriting(rewriting, engine or LocalEngine())
 
 
 def finish_rewriting(rewriting: DirectoryRewriting, engine: Engine) -> RewriteReport:

@@ -72,9 +72,9 @@ def test_a_finished_log_is_not_rewritten_again(old: Path, tmp_path: Path, monkey
     assert report.total.bytes_before == sum(path.stat().st_size for path in old.rglob("*.log"))
 
 
-def test_a_finished_rewrite_leaves_a_log_directory(old: Path, tmp_path: Path) -> None:
+def test_a_finished_rewrite_leaves_a_log_directory_and_a_note(old: Path, tmp_path: Path) -> None:
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
-    names = {".lock", ".kafka_cleanshutdown", "meta.properties", "orders-0", "orders-1"}
+    names = {".lock", ".kafka_cleanshutdown", "meta.properties", ".rewritten", "orders-0", "orders-1"}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     for path in old.rglob("*.log"):
         assert (
@@ -90,13 +90,23 @@ def test_a_non_empty_target_directory_is_rejected(old: Path, tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["letter"]
 
 
-def test_the_directory_of_a_finished_rewrite_is_rejected(old: Path, tmp_path: Path) -> None:
+def test_a_finished_rewrite_run_again_does_nothing(old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    rewrite_directory(str(old), str(new), SETTINGS)
+    report = rewrite_directory(str(old), str(new), SETTINGS)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in new.rglob("*")}
-    with pytest.raises(RewriteError, match="new is not empty, and not an interrupted rewriting"):
-        rewrite_directory(str(old), str(new), SETTINGS)
+    assert rewrite_directory(str(old), str(new), SETTINGS) == report
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in new.rglob("*")} == before
+    with pytest.raises(RewriteError, match="new has a rewriting with other settings: remove the directory"):
+        rewrite_directory(str(old), str(new), RewriteSettings(batch_bytes=4321))
+    next(old.rglob("*.log")).touch()
+    with pytest.raises(RewriteError, match="new has a rewriting of a directory that has changed since: remove"):
+        rewrite_directory(str(old), str(new), SETTINGS)
+
+
+def test_the_note_of_another_rewrite_is_rejected(old: Path, tmp_path: Path) -> None:
+    rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS)
+    assert rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS).target.endswith("newer")
 
 
 @pytest.mark.parametrize("place", ["old", "old/new", "."])
