@@ -89,47 +89,41 @@ def replay(
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
 
+    from minibroker.pipeline.archiving import replay_job
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
     from minibroker.pipeline.archiving.archived_topics import choose_target_configs, prepare_topics
-    from minibroker.pipeline.archiving.replay_job import (
-        ReplayRange,
-        ReplayTask,
-        find_needed_topics,
-        make_replay_id,
-        replay_archive,
-        replay_settings,
-    )
     from minibroker.pipeline.sink.delivery import connect_client
 
-    settings = replay_settings(servers, dict(client))
+    settings = replay_job.replay_settings(servers, dict(client))
     table = pipeline_shared.locate_archive(table_format, archive, catalog)
     if not table.exists():
         raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map)
-    part = ReplayRange(parse_start_or_end(start), parse_start_or_end(end))
+    part = replay_job.ReplayRange(parse_start_or_end(start), parse_start_or_end(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
-    name = replay_id or make_replay_id(whole, targets, repartition, part)
-    task = ReplayTask(settings, name, targets, repartition)
+    name = replay_id or replay_job.make_replay_id(whole, targets, repartition, part)
+    task = replay_job.ReplayTask(settings, name, targets, repartition)
     kept = choose_target_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
     with connect_client(settings) as connected:
-        needed = find_needed_topics(archived, task)
+        needed = replay_job.find_needed_topics(archived, task)
         prepared = prepare_topics(connected, needed, dict(configs), any_count=repartition, archived=kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = pipeline_shared.runs_locally(engine, records=sum(each.records for each in archived))
     with pipeline_shared.start_engine(locally, master, conf) as runs:
-        done = replay_archive(table, task, archived, part=part, engine=runs)
+        done = replay_job.replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
-    report = [
-        _make_partition_row(task, each, written.get(each.partition, 0), part == ReplayRange()) for each in archived
+    rows = [
+        _make_partition_row(task, each, written.get(each.partition, 0), part == replay_job.ReplayRange())
+        for each in archived
     ]
     if as_json:
-        partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
+        partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
     else:
-        print_table(HEAD, report)
+        print_table(HEAD, rows)
 
 
 def parse_start_or_end(place: PartitionPlace | None) -> int | datetime | None:
