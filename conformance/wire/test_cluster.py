@@ -89,7 +89,7 @@ def test_an_invalid_share_coordinator_key_is_rejected(connection: Connection, ve
     assert found(connection, version, SHARE, "a") == {"a": (ErrorCode.INVALID_REQUEST, *NOWHERE)}
 
 
-def test_an_empty_list_of_keys_has_an_empty_response(connection: Connection) -> None:
+def test_finding_the_coordinators_of_no_keys_returns_none(connection: Connection) -> None:
     assert found(connection, 4, GROUP) == {}
 
 

@@ -284,7 +284,7 @@ class _ReaderGenerator:
     def _make_fixed_array_expression(self, letter: str) -> str:
         if letter == "16s":
             return "read_uuids(data, pos, n)"
-        few = self.source.bind_codec_methods_by_count("unpack_from", letter)
+        few = self.source.bind_codec_methods_for_few_items("unpack_from", letter)
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
     def _generate_array_item_lines(

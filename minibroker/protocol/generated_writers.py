@@ -292,7 +292,7 @@ class _WriterGenerator:
     def _make_fixed_array_expression(self, letter: str, items: str) -> str:
         if letter == "16s":
             return f'b"".join({items})'
-        few = self.source.bind_codec_methods_by_count("pack", letter)
+        few = self.source.bind_codec_methods_for_few_items("pack", letter)
         return (
             f"{few}[len({items})](*{items}) if len({items}) < {FEW} else pack(f'>{{len({items})}}{letter}', *{items})"
         )

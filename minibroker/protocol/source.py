@@ -88,7 +88,7 @@ class FunctionSource:
             self.names[name] = getattr(_make_big_endian_codec(letters), method)
         return name
 
-    def bind_codec_methods_by_count(self, method: str, letter: str) -> str:
+    def bind_codec_methods_for_few_items(self, method: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{method.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:

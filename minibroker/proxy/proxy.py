@@ -175,7 +175,7 @@ class Proxy(ServedObject):
             conversation.upstream.reset_connection()
         await asyncio.sleep(0)
 
-    def _end_loop(self) -> None:
+    def _close_event_loop(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()

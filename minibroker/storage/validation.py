@@ -71,7 +71,7 @@ def is_plain_batch(records: Bytes) -> bool:
     )
 
 
-def accepts_plain_batches(settings: LogSettings) -> bool:
+def stores_uncompressed_batches_unchanged(settings: LogSettings) -> bool:
     """Return whether a log with these settings takes plain batches as they are."""
     return (
         settings.compression_type in _PLAIN
@@ -83,7 +83,7 @@ def accepts_plain_batches(settings: LogSettings) -> bool:
 def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> ValidatedBatches | None:
     """Do as `validate_records_in_steps` for a batch that `is_plain_batch`. Return None if the settings need more."""
     settings = log.settings
-    if not accepts_plain_batches(settings):
+    if not stores_uncompressed_batches_unchanged(settings):
         return None
     header = check_batch(records)
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):

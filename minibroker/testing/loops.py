@@ -209,7 +209,7 @@ class ServedObject(LoopOwner):
         try:
             self.loop.run_on_loop(self._serve_on_new_loop())
         except BaseException:
-            self._end_loop()
+            self._close_event_loop()
             raise
         return self
 
@@ -219,7 +219,7 @@ class ServedObject(LoopOwner):
         try:
             await self._serve_on_new_loop()
         except BaseException:
-            self._end_loop()
+            self._close_event_loop()
             raise
         return self
 
@@ -229,7 +229,7 @@ class ServedObject(LoopOwner):
             try:
                 self.loop.run_on_loop(self._close_served_broker_or_proxy())
             finally:
-                self._end_loop()
+                self._close_event_loop()
 
     async def astop(self) -> None:
         """Stop as `stop` does."""
@@ -237,7 +237,7 @@ class ServedObject(LoopOwner):
             try:
                 await self.loop.arun_on_loop(self._close_served_broker_or_proxy())
             finally:
-                self._end_loop()
+                self._close_event_loop()
 
     def _set_loop(self, loop: BrokerLoop) -> None:
         """Take the loop. Raises RuntimeError if there is one."""
@@ -249,7 +249,7 @@ class ServedObject(LoopOwner):
     async def _close_served_broker_or_proxy(self) -> None:
         raise NotImplementedError
 
-    def _end_loop(self) -> None:
+    def _close_event_loop(self) -> None:
         """Close the loop."""
         raise NotImplementedError
 

@@ -62,7 +62,7 @@ class IncomingBody:
                     await self._read_all(STRANGERS_BYTES)
         return self._is_whole
 
-    async def wait_until_gone(self) -> None:
+    async def wait_until_client_has_gone(self) -> None:
         """Return when the client is gone, after its whole body."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -78,7 +78,7 @@ class AsgiApplication:
         assert scope["type"] == "http"
         request = make_request(scope)
         incoming = IncomingBody(receive, self._body_seconds, request.headers)
-        request.rest, request.left = incoming.read, incoming.wait_until_gone
+        request.rest, request.left = incoming.read, incoming.wait_until_client_has_gone
         answer = await self._answer(request)
         is_over = not _has_body(request.headers) or await incoming.is_over()
         headers = _make_headers(answer) | ({} if is_over else {"connection": "close"})
@@ -119,7 +119,10 @@ async def _send_pieces(pieces: AsyncIterator[bytes], incoming_body: IncomingBody
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    tasks = [asyncio.ensure_future(send_all_pieces()), asyncio.ensure_future(incoming_body.wait_until_gone())]
+    tasks = [
+        asyncio.ensure_future(send_all_pieces()),
+        asyncio.ensure_future(incoming_body.wait_until_client_has_gone()),
+    ]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

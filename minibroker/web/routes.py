@@ -22,7 +22,7 @@ from minibroker.web.signatures import (
     get_return_type,
     iterate_parameters,
     make_struct,
-    remove_null_from_type,
+    remove_none_from_annotation,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,7 +70,7 @@ class Route:
     def _apply_declared_kind(self, parameter: Parameter) -> Parameter:
         name, kind = parameter.name, parameter.kind
         if name in self.variables:
-            kind = remove_null_from_type(kind)
+            kind = remove_none_from_annotation(kind)
         wanted = self.kinds.get(name, kind)
         if isinstance(wanted, Meta):  # numbers in paths have no limits: what they name is there or is not
             wanted = kind if name in self.variables else add_meta_to_type(kind, wanted)

@@ -65,13 +65,13 @@ def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
 
 def add_meta_to_type(kind: Any, meta: Meta) -> Any:
     """Return a type with limits or a description; null needs none."""
-    limited: Any = Annotated[remove_null_from_type(kind), meta]
+    limited: Any = Annotated[remove_none_from_annotation(kind), meta]
     return add_null_to_type(limited) if NoneType in get_args(kind) else limited
 
 
 def is_struct(kind: Any) -> bool:
     """Return whether a type is one of msgspec's objects, or that or nothing."""
-    return hasattr(remove_null_from_type(kind), "__struct_fields__")
+    return hasattr(remove_none_from_annotation(kind), "__struct_fields__")
 
 
 def add_null_to_type(kind: Any) -> Any:
@@ -79,7 +79,7 @@ def add_null_to_type(kind: Any) -> Any:
     return Union[(kind, NoneType)]  # noqa: UP007 - made at run time
 
 
-def remove_null_from_type(kind: Any) -> Any:
+def remove_none_from_annotation(kind: Any) -> Any:
     """Return a type without null."""
     others = tuple(each for each in get_args(kind) if each is not NoneType)
     return Union[others] if NoneType in get_args(kind) else kind  # noqa: UP007 - made at run time

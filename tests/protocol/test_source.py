@@ -61,7 +61,7 @@ def test_generated_codecs_are_cached_and_have_readable_names() -> None:
     source = FunctionSource({})
     assert source.bind_codec_method("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
-    assert source.bind_codec_methods_by_count("pack", "i") == "pack_few_i"
+    assert source.bind_codec_methods_for_few_items("pack", "i") == "pack_few_i"
     assert source.names["pack_few_i"][2](1, 2) == b"\0\0\0\1\0\0\0\2"
 
 

@@ -137,7 +137,7 @@ def test_a_wrapper_with_relative_offsets_is_not_recompressed(log: Log) -> None:
 
 
 @pytest.mark.parametrize("offsets", [[0, 0, 0], [0, 2, 4], [3, 4, 5], [2, 1, 0]])
-def test_other_offsets_in_a_wrapper_are_reassigned(log: Log, offsets: list[int]) -> None:
+def test_offsets_in_a_wrapper_that_do_not_ascend_from_zero_are_reassigned(log: Log, offsets: list[int]) -> None:
     inner = b"".join(encode_message(1, offset, NOW_MS, 0, b"%d" % at, b"") for at, offset in enumerate(offsets))
     data = encode_message(1, max(offsets), NOW_MS, Compression.GZIP, None, gzip.compress(inner))
     stored = append(log, data, message_format_version=1)

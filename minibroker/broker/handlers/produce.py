@@ -48,8 +48,8 @@ from minibroker.protocol.steps import CHUNK_ITEMS, Steps, run_all_steps
 from minibroker.storage.format_validation import ValidatedBatches
 from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.validation import (
-    accepts_plain_batches,
     is_plain_batch,
+    stores_uncompressed_batches_unchanged,
     validate_plain_batch,
     validate_records_in_steps,
 )
@@ -131,7 +131,7 @@ def _is_quick_to_validate(context: RequestContext, request: ProduceRequest) -> b
         if count > CHUNK_ITEMS:
             return False
         topic = context.find_topic(_get_topic_key(context, data))
-        if topic is not None and not accepts_plain_batches(topic.settings):
+        if topic is not None and not stores_uncompressed_batches_unchanged(topic.settings):
             return False
         for partition_data in data.partition_data:
             if partition_data.records is None or not is_plain_batch(partition_data.records):

@@ -159,7 +159,7 @@ class Call:
             self.alter_response(self.context.route.decode_response(items[0]))
         items = self.alter_answer_frame(items)
         end = items.index(CLOSE) if CLOSE in items else len(items)
-        items.insert(end, AnswerEndMark(self, sum(map(_measure_item, items[:end]))))
+        items.insert(end, AnswerEndMark(self, sum(map(_get_item_size_bytes, items[:end]))))
         return items
 
     def copy_frame(self) -> None:
@@ -200,7 +200,7 @@ class Call:
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)
 
 
-def _measure_item(item: Any) -> int:
+def _get_item_size_bytes(item: Any) -> int:
     """Return the size of an item: bytes, or a region."""
     size: int = len(item) if isinstance(item, bytes | bytearray) else item.size_bytes
     return size

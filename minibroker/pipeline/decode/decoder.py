@@ -187,7 +187,7 @@ class RecordsDecoder(_Decoder):
 
     def decode_remaining_batches(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._report_damage_among(self._chunk_gatherer.decode_gathered_batches())
+        return self._pass_rows_and_report_damage(self._chunk_gatherer.decode_gathered_batches())
 
     def decode_batches(self, view: memoryview, headers: BatchHeaders, origin: DataOrigin) -> RecordBatches:
         """Yield the rows as chunks get full. Raises `CorruptData`."""
@@ -201,7 +201,7 @@ class RecordsDecoder(_Decoder):
             yield from self._decode_batch_by_batch(view, headers, concerns, has_rows, origin)
             return
         self._next_offset = _add_one(headers.last_offset[-1])
-        yield from self._report_damage_among(
+        yield from self._pass_rows_and_report_damage(
             self._chunk_gatherer.add_batches(view, headers.select_batches(has_rows), origin)
         )
 
@@ -219,15 +219,15 @@ class RecordsDecoder(_Decoder):
                 problem = None
             if problem is not None:
                 between = headers.select_batches(slice(first, index)).select_batches(has_rows[first:index])
-                yield from self._report_damage_among(self._chunk_gatherer.add_batches(view, between, origin))
+                yield from self._pass_rows_and_report_damage(self._chunk_gatherer.add_batches(view, between, origin))
                 yield from self.decode_remaining_batches()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
                 yield from self.report_damage(BatchDamage(offset, problem, origin, position))
                 first = index + 1
         rest = headers.select_batches(slice(first, None)).select_batches(has_rows[first:])
-        yield from self._report_damage_among(self._chunk_gatherer.add_batches(view, rest, origin))
+        yield from self._pass_rows_and_report_damage(self._chunk_gatherer.add_batches(view, rest, origin))
 
-    def _report_damage_among(self, rows_or_damage: RowsOrDamage) -> RecordBatches:
+    def _pass_rows_and_report_damage(self, rows_or_damage: RowsOrDamage) -> RecordBatches:
         for each in rows_or_damage:
             if isinstance(each, BatchDamage):
                 yield from self.report_damage(each)

@@ -474,12 +474,12 @@ def _read_coordinator_states(files: tuple[FileStamp, ...]) -> dict[int, Coordina
                 values[key.message.transactional_id] = value.message
     found: dict[int, CoordinatedProducer] = {}
     for transactional_id, state in values.items():
-        known = _read_transaction(transactional_id, state)
+        known = _make_coordinated_producer(transactional_id, state)
         found |= {state.previous_producer_id: known, state.next_producer_id: known, state.producer_id: known}
     return found
 
 
-def _read_transaction(transactional_id: str, value: TransactionLogValue) -> CoordinatedProducer:
+def _make_coordinated_producer(transactional_id: str, value: TransactionLogValue) -> CoordinatedProducer:
     in_transaction = (
         (each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids
     )

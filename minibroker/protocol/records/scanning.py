@@ -110,13 +110,13 @@ class RecordScan:
         while self.index < self.count and self.position < end:
             if self.count - self.index >= MIN_RUN and self._scan_run_of_records() >= MIN_RUN:
                 self._steps = MIN_RUN
-            elif self._scan_records_for_a_millisecond(min(self.count, self.index + self._steps)):
+            elif self._scan_records_of_one_slice(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
             else:
                 break
         return self.index > index
 
-    def _scan_records_for_a_millisecond(self, end_index: int) -> bool:
+    def _scan_records_of_one_slice(self, end_index: int) -> bool:
         """Walk as `_scan_records_until` does, but for a millisecond at most."""
         return self._scan_records_until(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
@@ -206,7 +206,9 @@ def find_run_of_records(payload: bytes | bytearray, position: int, index: int, c
         length = _count_equal_at_start(_slice_column_of_rows(payload, start, size, length))
     offset_deltas = [_slice_column_of_rows(payload, start, size, length) for start in layout.offset_delta]
     timestamp_deltas = [_slice_column_of_rows(payload, start, size, length) for start in layout.timestamp_delta]
-    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_rows_whole_varints(timestamp_deltas):
+    if offset_deltas != _make_expected_offset_deltas(index, length) or not _is_each_row_a_whole_varint(
+        timestamp_deltas
+    ):
         return None
     return RecordRun(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
@@ -297,7 +299,7 @@ def _make_expected_offset_deltas(index: int, length: int) -> list[bytes | bytear
 _WITH_TOP_BIT: Final = bytes(range(0x80, 0x100))
 
 
-def _are_rows_whole_varints(columns: list[bytes | bytearray]) -> bool:
+def _is_each_row_a_whole_varint(columns: list[bytes | bytearray]) -> bool:
     """Return whether each row is one whole varint: the top bit is set in all columns but the last."""
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 

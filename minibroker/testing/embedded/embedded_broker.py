@@ -143,7 +143,7 @@ class EmbeddedBroker(ServedObject):
         if self._loop is not None and not self._loop.is_in_other_process:
             if self._explorer is not None:
                 self._loop.run_on_loop(self._explorer.stop())
-            self._end_loop(in_thread=True)
+            self._close_event_loop(in_thread=True)
         return ports
 
     @blocking
@@ -422,7 +422,7 @@ class EmbeddedBroker(ServedObject):
         if running is not None:
             await running.close()
 
-    def _end_loop(self, *, in_thread: bool = False) -> None:
+    def _close_event_loop(self, *, in_thread: bool = False) -> None:
         if self._registry is not None:
             self._registry.close()
         if self._ports is not None:

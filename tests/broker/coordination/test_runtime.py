@@ -109,7 +109,7 @@ def test_members_continue_in_the_recorded_generation(harness: Broken) -> None:
     assert driver.group.members == {}, "its session goes on"
 
 
-def test_a_pending_join_is_answered_not_coordinator(harness: Broken) -> None:
+def test_a_pending_join_gets_not_coordinator_when_the_coordinator_cannot_write(harness: Broken) -> None:
     driver = Driver(harness)
     driver.stable(2)
     new, waiting = driver.new_member()

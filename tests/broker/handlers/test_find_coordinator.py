@@ -50,7 +50,9 @@ def test_the_coordinator_address_is_that_of_the_clients_listener(harness: Harnes
 
 
 @pytest.mark.parametrize(("version", "text"), [(1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
-def test_a_successful_response_has_kafkas_message(harness: Harness, version: int, text: str) -> None:
+def test_a_successful_response_has_the_error_message_that_kafka_sends(
+    harness: Harness, version: int, text: str
+) -> None:
     assert find(harness, "g", GROUP, version).error_message == text
 
 

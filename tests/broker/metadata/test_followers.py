@@ -90,7 +90,7 @@ def test_a_session_gets_the_preferred_replica_with_each_fetch_from_the_leader(tm
             request.session_id, request.topics = answer.session_id, []
 
 
-def test_a_leader_returns_a_follower_only_if_it_is_in_sync_and_configured(tmp_path: Path) -> None:
+def test_a_consumer_is_sent_to_a_follower_only_if_that_is_in_sync_and_a_selector_is_configured(tmp_path: Path) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         follower = followers(harness)[0]
         rack = harness.cluster.nodes[follower].rack or ""

@@ -30,7 +30,7 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     assert (end.value.value, usage.measure_request_time_ns()) == ("done", 12)
 
 
-def test_a_metered_handler_gets_the_errors_that_are_sent_to_it_and_its_end() -> None:
+def test_errors_sent_to_a_metered_handler_and_its_close_reach_the_handler_within() -> None:
     told: list[str] = []
 
     async def handle() -> None:
