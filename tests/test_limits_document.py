@@ -106,6 +106,7 @@ PHRASES = [
     f"`socket.busy.poll.us`, {busy_polling.DEFAULT_US} µs, instead of going to sleep",
     f"up to {busy_polling.DEFAULT_US} µs of CPU more",
     f"for {busy_polling.RESPITE_SECONDS * 1000:.0f} ms after another process has taken the CPU",
+    f"each {busy_polling.READS_A_TRIAL + 1}th request only",
     f"parts of one tree | {parts.MOST_PARTS:,} |",
     f"in the explorer's lists | {mib(parts.MOST_DECOMPRESSED_BYTES)} |",
     f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(explorer_routes.PAGES_BYTES)} |",
