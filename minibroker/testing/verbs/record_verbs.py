@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,6 +243,8 @@ async def _append_records(cluster: Broker, topic: str, partition: int, records: 
     Raises KafkaError.
     """
     node = get_any_node(cluster)
+    while topic not in cluster.image.topics and cluster.controller.is_topic_changing(topic):
+        await asyncio.sleep(0)  # a client's request creates or deletes it
     if topic not in cluster.image.topics:
         named = [MetadataRequest.MetadataRequestTopic(name=topic)]
         created = await execute_request(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))

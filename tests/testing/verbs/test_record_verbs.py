@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.steps import run_all_steps
 from minibroker.testing import Broker
 from minibroker.testing.seen.log_reading import Record
 from minibroker.testing.seen.waiting import Expired
@@ -34,6 +35,18 @@ def test_produced_records_are_consumed_by_clients() -> None:
             (b"k", value, [("h", b"v")]) for value in (b"a", b"b", None)
         ]
         assert read[0].timestamp()[1] == 1234 and read[3].value() == b"c"
+
+
+def test_a_record_is_produced_to_a_topic_that_a_client_is_creating() -> None:
+    with Broker() as broker:
+        creating = broker.running.cluster.controller.create_topic_in_steps("t")
+
+        def begin_and_finish_later() -> None:
+            next(creating)
+            asyncio.get_running_loop().call_later(0.05, run_all_steps, creating)
+
+        broker.call_on_loop(begin_and_finish_later)
+        assert broker.produce("t", "a") == 0
 
 
 def test_records_of_clients_are_consumed_by_a_test() -> None:
