@@ -18,7 +18,8 @@ USUAL = (
     r"WARN .*QuorumController - .* Performing controller activation\.",
     r"ERROR .*ControllerApis - .* Unexpected error handling request RequestHeader\(apiKey=(CONTROLLER|BROKER)_",
     r"ERROR .*KafkaRaftLog - .* Overriding internal.metadata.log.segment.bytes is only supported for testing\.",
-    # On a slow machine, Kafka is stopped while it still reads its groups.
+    # On a slow machine, a controller's event takes seconds, and Kafka is stopped while it still reads its groups.
+    r"ERROR .*EventPerformanceMonitor - .* Exceptionally slow controller event ",
     r"ERROR .*CoordinatorRuntime - .* Stopped loading records from __\w+-\d+ because the partition is not ",
     r"WARN .*NetworkClient - .* Attempting to close NetworkClient that has already been closed\.",
 )
