@@ -72,7 +72,7 @@ def format_host(host: str) -> str:
 def bind_address(address: HostPort, *, listens: bool = True, shares_port: bool = False) -> socket.socket:
     """Return a socket with the address, which listens. Raises OSError with a line for people.
 
-    With `shares_port`, another such socket that does not listen may have the same address.
+    `shares_port` lets another such socket have the same address, as long as it does not listen.
     """
     listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
     try:

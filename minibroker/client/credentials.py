@@ -1,7 +1,7 @@
 """Credentials from settings: Java's JAAS configuration in one line, or librdkafka's separate settings.
 
-Tokens for OAUTHBEARER come from an endpoint by client credentials, from a file, or are made here, unsecured. Their
-options in a JAAS configuration have the names of Kafka's login module.
+Tokens for OAUTHBEARER come from an endpoint by client credentials, from a file, or are made here, unsecured. A JAAS
+configuration names their options as Kafka's login module does.
 
 `client_mechanisms` has what is sent over the wire.
 """
@@ -41,7 +41,7 @@ UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
 UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
 LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
-# librdkafka's settings of whom to trust at an https: endpoint, and their names in `client_tls`.
+# The settings by which librdkafka chooses whom to trust at an https: endpoint, and their names in `client_tls`.
 HTTPS: Final = {"https.ca.pem": "ssl.truststore.certificates", "https.ca.location": "ssl.truststore.location"}
 RENEW_AT: Final = 0.8  # of a token's life
 JAAS: Final = "sasl.jaas.config"

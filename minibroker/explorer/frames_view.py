@@ -1,6 +1,6 @@
 """The view of frames: the live list, and each frame with its bytes, its fields, its answer and what it changed.
 
-A page asks once and is told everything from then on, as server-sent events. Nothing is added to the path of requests:
+A page asks once and then gets each new frame as a server-sent event. Nothing is added to the path of requests:
 while a page is open, its feed looks at the journal ten times a second.
 """
 
@@ -96,7 +96,7 @@ class FrameFeed:
         return {"rows": rows, "marks": [make_mark_object(mark) for mark in marks], "oldest": self._frames.oldest}
 
     def _list_next_exchanges(self) -> list[Exchange]:
-        """Return what has ended since it was told, then what was not told yet."""
+        """Return the frames that have ended since the page got them, then those that it has not got."""
         ended = [each for each in self._open.values() if each.outcome != "open"]
         return [*ended[:PORTION], *self._frames.list_exchanges_after(self._last, PORTION)]
 

@@ -161,8 +161,8 @@ def decoded(
     `schemas` is the URL of a registry, which may have a name and a password, or where a log with the topic `_schemas`
     is, as a reader's options say it, such as `{"path": "minibroker-data"}`, or the schema of data that names none.
     `column` may also be "key". What is decoded is JSON. Both columns are null where there is nothing to decode. GUIDs
-    in headers count if the records have the column `headers`. With `unknown="fail"`, a record whose schema is unknown
-    or invalid fails the query; a registry that does not answer always does. Raises `OptionError`.
+    in headers count if the records have the column `headers`. `unknown="fail"` fails the query where a record's schema
+    is unknown or invalid; a registry that does not answer always fails it. Raises `OptionError`.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -18,7 +18,7 @@ from minibroker.protocol.layout import FieldInVersion, make_struct_layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
 
-# What fields are for that have the same name and the same meaning in many messages. A field with one of these names
+# Fields with the same name and the same meaning in many messages, and their purpose. A field with one of these names
 # that means something else has a sentence of its own (`field(about=...)`), as have all others.
 ABOUT = {
     "active_tasks": "The tasks that the member processes records for.",

@@ -145,7 +145,7 @@ def read_stored_batch_in_steps(file: File, position: int, header: BatchHeader) -
         ) from None
 
 
-def is_header_zeroed(file: File, position: int) -> bool:
+def is_unwritten(file: File, position: int) -> bool:
     """Return whether there are only zeros in place of a batch's header: nothing was written there yet."""
     return not any(file.read(position, HEADER_BYTES))
 

@@ -21,7 +21,7 @@ from minibroker.pipeline.decode.batch_headers import BatchHeaders, check_checksu
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch, SkippedBytes, format_checksums
-from minibroker.storage.batch_scanning import is_header_zeroed, iterate_headers
+from minibroker.storage.batch_scanning import is_unwritten, iterate_headers
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import make_batch_walker
 from minibroker.storage.inspection.log_inspection import DamagedBytes
@@ -134,7 +134,7 @@ def iterate_headers_or_damage(
                 position, next_offset = at + header.size_bytes, header.next_offset
             return
         except CorruptBatch:
-            if blank_ends and is_header_zeroed(file, position):
+            if blank_ends and is_unwritten(file, position):
                 return
             damage = _describe_damage_at(file, position, end, next_offset, least_offset)
             yield damage

@@ -24,7 +24,7 @@ from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.streaming import stream_records
-from minibroker.storage.batch_scanning import is_header_zeroed, iterate_headers, read_stored_batch
+from minibroker.storage.batch_scanning import is_unwritten, iterate_headers, read_stored_batch
 from minibroker.storage.files import File
 from minibroker.storage.names import TIME_INDEX_SUFFIX
 
@@ -214,7 +214,7 @@ class OpenSegment:
             if position - marked >= WALK_MARK_BYTES:
                 walked.extend((header.last_offset, position))
                 marked = position
-        if last is None or place.position == self.size_bytes or not is_header_zeroed(self.file, place.position):
+        if last is None or place.position == self.size_bytes or not is_unwritten(self.file, place.position):
             return place
         try:
             read_stored_batch(self.file, place.position - last.size_bytes, last)

@@ -98,7 +98,7 @@ class Partitioner:
 def _group_rows(
     rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yield the rows by (code of the topic, partition). If all have the same, they are not copied."""
+    """Yield the rows by (code of the topic, partition). Rows that all have the same are not copied."""
     places = codes.astype(np.int64) << 32 | partitions
     if not len(places):
         return

@@ -12,12 +12,7 @@ from contextlib import suppress
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import (
-    is_header_zeroed,
-    iterate_headers,
-    iterate_sound_batches,
-    make_offset_error,
-)
+from minibroker.storage.batch_scanning import is_unwritten, iterate_headers, iterate_sound_batches, make_offset_error
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -442,14 +437,20 @@ class _LogOpening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._check_damage_is_torn_write(segment, end_offset, problem, later)
-        preallocated = self.settings.preallocate and not later and is_header_zeroed(segment.file, problem.position)
+            self._check_is_torn(segment, end_offset, problem, later)
+        preallocated = self.settings.preallocate and not later and is_unwritten(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
             "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
-            *(self.label, segment.file.path, problem.position, end_offset, segment.size_bytes - problem.position),
-            *(len(later), sum(other.size_bytes for other in later), problem.message),
+            self.label,
+            segment.file.path,
+            problem.position,
+            end_offset,
+            segment.size_bytes - problem.position,
+            len(later),
+            sum(other.size_bytes for other in later),
+            problem.message,
         )
         for other in reversed(later):
             self._remove_segment(other)
@@ -461,12 +462,10 @@ class _LogOpening:
         if not preallocated:
             self._sync_truncated_segment(segment)
 
-    def _check_damage_is_torn_write(
-        self, segment: Segment, end_offset: int, problem: CorruptBatch, later_segments: list[Segment]
-    ) -> None:
+    def _check_is_torn(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
-        damage: str | None = f"there are {len(later_segments)} segments behind it"
-        if not any(other.size_bytes for other in later_segments):
+        damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
+        if damage is None:
             damage = find_damage_beyond_torn_write(segment.file, problem.position, segment.size_bytes)
         if damage is not None:
             raise LostRecords(
