@@ -134,6 +134,9 @@ def test_an_event_loop_polls_after_each_read_again_once_a_trial_has_found_one() 
     loop = Loop()
     for _ in range(VAIN_PERIODS):
         poll_in_vain(loop)
+    for _ in range(READS_A_TRIAL):
+        loop.polling.keep_polling_after_read()
+    poll_in_vain(loop)  # a trial, too, which makes the next one's success no less
     for _ in range(READS_A_TRIAL + 1):
         loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=1)
