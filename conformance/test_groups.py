@@ -64,7 +64,7 @@ def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
         (CONFLUENT, JAVA, RANGE),
     ],
 )
-def test_members_join_leave_and_are_killed(
+def test_partitions_are_reassigned_when_members_join_leave_or_die(
     own_broker: Broker, group: Group, library: str, other: str, assignor: str
 ) -> None:
     members_come_and_go(own_broker, group, library, other, assignor)

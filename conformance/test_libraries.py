@@ -54,7 +54,9 @@ def fetched(directory: Path, *packages: str) -> Path:
 
 @pytest.mark.parametrize("click", [f"click=={oldest('click')}.*", "click==8.3.*", "click"])
 @pytest.mark.parametrize("rich", [f"rich=={oldest('rich')}.*", "rich"])
-def test_the_help_of_every_command_works_with_other_libraries(tmp_path: Path, click: str, rich: str) -> None:
+def test_the_help_of_every_command_works_with_other_versions_of_click_and_rich(
+    tmp_path: Path, click: str, rich: str
+) -> None:
     libraries = fetched(tmp_path, click, rich)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(libraries), str(ROOT)))}
     result = subprocess.run([sys.executable, "-c", COMMANDS], capture_output=True, text=True, env=environment)

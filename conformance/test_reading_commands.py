@@ -36,7 +36,7 @@ def values(broker: Broker, *arguments: str) -> list[str]:
     return run(broker, "consume", *arguments).split()
 
 
-def test_ranges_and_formats_are_consumed(broker: Broker, topic: str) -> None:
+def test_consume_reads_ranges_of_offsets_and_times_in_a_given_format(broker: Broker, topic: str) -> None:
     assert values(broker, topic, "--last", "3") == ["3", "4", "5"]
     assert values(broker, f"{topic}:1", "--from", "1", "--to", "-1") == ["3"]
     times = ("--from", "@1700000001500", "--to", "@1700000004500")

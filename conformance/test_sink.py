@@ -29,5 +29,7 @@ def broker(request: pytest.FixtureRequest, against: str, tmp_path_factory: pytes
 
 
 @pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_each_row_is_written_once(broker: Broker, scenario: Callable[[scenarios.Broker, str], None]) -> None:
+def test_each_row_is_written_once_in_each_scenario_of_failures(
+    broker: Broker, scenario: Callable[[scenarios.Broker, str], None]
+) -> None:
     scenario(broker, scenarios.new_topic(broker))

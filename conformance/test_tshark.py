@@ -169,7 +169,7 @@ def version() -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("release", [KNOWN_RELEASE, None])
-def test_tshark_decodes_the_same_fields_in_frames_of_clients(release: str | None, tmp_path: Path) -> None:
+def test_tshark_and_minibroker_decode_the_same_fields_of_client_frames(release: str | None, tmp_path: Path) -> None:
     if release is None and version() < KNOWS_NEW_VERSIONS:
         pytest.skip("this tshark does not know the versions that clients speak now")
     with Broker(emulate=release) as broker:

@@ -16,7 +16,7 @@ def blocks(kind: str) -> list[str]:
     return [found["text"] for found in FENCED.finditer(DOCUMENT.read_text()) if found["kind"] == kind]
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_ci_page_print_the_documented_output(tmp_path: Path) -> None:
     (program,), (output,) = blocks("sh"), blocks("text")
     assert printed("sh", program.replace(" --bootstrap-server $KAFKA", ""), "$KAFKA", tmp_path) == output
 

@@ -9,7 +9,7 @@ from tests.test_readme import PORT, README, printed, serving, steps_in
 DOCUMENT = README.parent / "docs" / "command-line.md"
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_command_line_page_print_the_documented_output(tmp_path: Path) -> None:
     (_, serve, announcement), *steps = steps_in(DOCUMENT.read_text())
     assert len(steps) == 13
     with serving(serve, tmp_path) as line:

@@ -11,7 +11,7 @@ from tests.test_readme import PORT, README, printed, serving, steps_in
 DOCUMENT = README.parent / "docs" / "explain.md"
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_explain_page_print_the_documented_output(tmp_path: Path) -> None:
     steps = steps_in(DOCUMENT.read_text())
     wire = Wire().open().asks(HELLO).answers(WELCOME).asks(heartbeat(1)).answers(heartbeat_answer(1, 27))
     (tmp_path / "session.pcap").write_bytes(pcap(wire.packets))

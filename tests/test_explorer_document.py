@@ -12,7 +12,7 @@ DOCUMENT = README.parent / "docs" / "explorer.md"
 PORTS = re.compile(r"127\.0\.0\.1:\d+")
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_explorer_page_print_the_documented_output(tmp_path: Path) -> None:
     (_, serve, announcement), (kind, code, output) = steps_in(DOCUMENT.read_text())
     with serving(serve.replace("9080", "0"), tmp_path, lines=3) as lines:
         assert PORTS.sub("HERE", lines) == PORTS.sub("HERE", announcement)

@@ -17,7 +17,7 @@ def blocks(kind: str) -> list[str]:
     return [found["text"] for found in FENCED.finditer(TEXT) if found["kind"] == kind]
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_faq_page_print_the_documented_output(tmp_path: Path) -> None:
     (serve, step), (announcement, output) = blocks("sh"), blocks("text")
     with serving(serve, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()

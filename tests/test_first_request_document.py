@@ -11,7 +11,7 @@ DOCUMENT = README.parent / "docs" / "first-request.md"
 INSTALLED = "\nStart a broker, and leave it running:\n\n"  # conformance/test_first_pages.py does what is before this
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_first_request_page_print_the_documented_output(tmp_path: Path) -> None:
     serve, announcement, *blocks = blocks_of(DOCUMENT.read_text().split(INSTALLED)[1])
     with serving(serve.text, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()

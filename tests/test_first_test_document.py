@@ -29,7 +29,7 @@ def test_the_pages_for_other_languages_contain_the_example_files(page: str, proj
     }
 
 
-def test_the_documented_first_tests_pass(tmp_path: Path) -> None:
+def test_the_tests_of_the_first_test_page_pass(tmp_path: Path) -> None:
     blocks = list(blocks_of(DOCUMENT.read_text()))
     (output,) = (block.text for block in blocks if block.kind == "text")
     for block in blocks:

@@ -131,9 +131,9 @@ def test_each_documented_number_is_that_of_the_code() -> None:
     assert NUMBER.findall(text.replace("Kafka 4.4", "").replace("422", "")) == []
 
 
-def test_the_log_line_limit_counts_by_the_second() -> None:
+def test_documented_limits_per_second_count_by_the_second() -> None:
     assert (line_limit.WINDOW_MS, unread.SECOND_MS) == (1000, 1000)
 
 
-def test_an_explorer_list_has_the_size_limit_of_a_tree() -> None:
+def test_the_documented_explorer_limit_is_that_of_lists_and_of_trees() -> None:
     assert log_pages.BATCH_BYTES == parts.MOST_DECOMPRESSED_BYTES

@@ -10,7 +10,7 @@ from tests.test_readme import PORT, README, printed, serving, steps_in
 
 
 @pytest.mark.parametrize(("page", "kinds"), [("moving", ["sh", "sh"]), ("groups", ["python", "sh"])])
-def test_the_steps_print_the_documented_output(tmp_path: Path, page: str, kinds: list[str]) -> None:
+def test_the_steps_of_the_moving_page_print_the_documented_output(tmp_path: Path, page: str, kinds: list[str]) -> None:
     (_, serve, announcement), *steps = steps_in((README.parent / "docs" / f"{page}.md").read_text())
     assert [kind for kind, _, _ in steps] == kinds
     with serving(serve, tmp_path) as line:

@@ -22,7 +22,7 @@ def same(text: str) -> str:
     return re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", re.sub(r"[\d.]+ ms", "N ms", text)).rstrip()
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_proxy_page_print_the_documented_output(tmp_path: Path) -> None:
     blocks = [(found["kind"], found["text"]) for found in FENCED.finditer(DOCUMENT.read_text())]
     (_, serve), (_, listens), (_, proxy), (_, proxies), (_, produce), (_, wrote), (_, lines) = blocks[:7]
     (_, replay), (_, differs), (_, faults), (_, program), (_, outcomes) = blocks[7:]

@@ -17,7 +17,7 @@ TESTS = AFTER.split("\n## In Spark\n")[0]
 REGISTRY = "http://127.0.0.1:8081"
 
 
-def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
+def test_the_steps_of_the_registry_page_print_the_documented_output(tmp_path: Path) -> None:
     (_, serve, announcement), *steps = steps_in(SHELL)
     with serving(serve.replace("8081", "0"), tmp_path, lines=2) as lines:
         address, url = (line.split()[-1] for line in lines.splitlines())
@@ -28,7 +28,7 @@ def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
             assert printed(kind, told, address, tmp_path).rstrip() == output.rstrip()
 
 
-def test_the_documented_tests_pass(tmp_path: Path) -> None:
+def test_the_documented_tests_of_the_registry_page_pass(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
     for found in FENCED.finditer(TESTS):
         named = re.match(r"# (\S+)\n", found["text"])

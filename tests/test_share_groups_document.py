@@ -13,7 +13,7 @@ from tests.test_testing_document import RECIPES_PATIENCE_S, blocks, pytest_in, r
 PAGE = README.parent / "docs" / "share-groups.md"
 
 
-def test_the_program_prints_the_documented_output(tmp_path: Path) -> None:
+def test_the_program_of_the_share_groups_page_prints_the_documented_output(tmp_path: Path) -> None:
     program, output, *_ = blocks(PAGE.read_text())
     done = run(tmp_path, sys.executable, "-c", program.text)
     assert (program.kind, output.kind) == ("python", "text")
@@ -21,7 +21,7 @@ def test_the_program_prints_the_documented_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(RECIPES_PATIENCE_S + 60)
-def test_the_documented_tests_pass(tmp_path: Path) -> None:
+def test_the_documented_tests_of_the_share_groups_page_pass(tmp_path: Path) -> None:
     *_, recipe = blocks(PAGE.read_text())
     assert recipe.is_test
     (tmp_path / "test_workers.py").write_text(recipe.text)

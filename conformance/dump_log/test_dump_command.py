@@ -88,7 +88,7 @@ def files(directory: Path, suffix: str) -> list[Path]:
     return found
 
 
-def test_files_of_kafka_have_no_damage(directory: Path) -> None:
+def test_dump_reports_no_damage_in_files_of_kafka(directory: Path) -> None:
     found = list(ours(directory))
     kinds = {each["kind"] for each in found if each["type"] == "file"}
     assert {"log", "offset_index", "time_index", "transaction_index", "producer_snapshot", "offsets"} <= kinds
@@ -102,7 +102,7 @@ def test_files_of_kafka_have_no_damage(directory: Path) -> None:
     assert {"OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"} <= said
 
 
-def test_dumped_batches_and_records_are_equal(directory: Path) -> None:
+def test_dumped_batches_and_records_equal_those_of_kafkas_tool(directory: Path) -> None:
     logs = files(directory, ".log")
     assert len(logs) > 2
     for path in logs:
@@ -136,7 +136,7 @@ def test_dumped_batches_and_records_are_equal(directory: Path) -> None:
         (".snapshot", {"producer_id": "producerId", "last_sequence": "lastSequence", "last_offset": "lastOffset"}),
     ],
 )
-def test_dumped_index_entries_are_equal(directory: Path, suffix: str, names: dict[str, str]) -> None:
+def test_dumped_index_entries_equal_those_of_kafkas_tool(directory: Path, suffix: str, names: dict[str, str]) -> None:
     for path in files(directory, suffix):
         expected = [
             {name: int(line[kafkas]) for name, kafkas in names.items()}

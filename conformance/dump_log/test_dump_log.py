@@ -86,7 +86,7 @@ def fields(line: str) -> Fields:
     return dict(re.findall(r"(\w+): (\S+)", line))
 
 
-def test_every_dumped_batch_is_valid_and_is_the_produced_one(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_kafkas_tool_finds_every_batch_valid_and_as_it_was_produced(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     dumped = dump(".log", "--deep-iteration")
     assert len(dumped) == len(log.segments) > 2

@@ -177,7 +177,7 @@ def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Bro
     assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
 
 
-def test_the_values_of_a_produce_are_shown_whole_in_all_windows(explorer: Explorer) -> None:
+def test_field_values_of_a_produce_are_cut_off_at_no_window_width(explorer: Explorer) -> None:
     page = explorer.open("#/try/Produce/9")
     page.get_by_role("textbox", name="records").fill("\n".join(f"key{number}=hello" for number in range(50)))
     page.get_by_role("option").filter(has_text="record_count50").wait_for(state="attached")
@@ -228,7 +228,7 @@ def test_a_lesson_detects_what_its_reader_did(explorer: Explorer, broker: Broker
     expect(page.locator("li.done")).to_have_count(2)
 
 
-def test_the_clock_is_advanced_manually_and_drawn(explorer: Explorer, broker: Broker) -> None:
+def test_a_button_advances_the_clock_and_adds_a_mark_to_the_journal(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/controls")
     before = broker.clock.now_ms()
     page.get_by_role("button", name="+ 1 hour").click()

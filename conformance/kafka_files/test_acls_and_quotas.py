@@ -30,7 +30,7 @@ def quotas_of_alice(connection: Connection) -> dict[str, float]:
     return found
 
 
-def test_acls_and_quotas_are_kept_by_kafka_and_back(tmp_path: Path) -> None:
+def test_acls_and_quotas_survive_a_switch_to_kafka_and_back(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     ours = (*OUR_SETTINGS, f"log.dirs={logs}", *(f"{name}={value}" for name, value in RIGHTS.items()))
     wanted = [

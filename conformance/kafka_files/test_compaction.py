@@ -258,7 +258,7 @@ def test_both_cleaners_leave_equal_batches_and_records(topic: str, both: dict[st
     assert [line for line in checkpoints[0] if topic in line] == [line for line in checkpoints[1] if topic in line]
 
 
-def test_clients_read_the_same_records_including_all_latest(both: dict[str, Cleaned]) -> None:
+def test_both_compacted_logs_have_the_same_records_and_the_latest_of_each_key(both: dict[str, Cleaned]) -> None:
     ours, theirs = both["minibroker"], both["kafka"]
     for topic in DELETE_RETENTION_MS:
         (mine,), (other,) = ours.after[topic].partitions, theirs.after[topic].partitions
@@ -323,7 +323,7 @@ def test_old_format_messages_are_cleaned_as_by_kafka(old: dict[str, Cleaned]) ->
     assert any("deleteHorizonMs: some time" in line for line in ours[0])
 
 
-def test_aborted_transactions_that_consumers_need_are_equal(both: dict[str, Cleaned]) -> None:
+def test_both_cleaners_leave_equal_transaction_indexes(both: dict[str, Cleaned]) -> None:
     ours, theirs = (
         {
             (path.parent.name, path.name): path.read_bytes()
@@ -336,7 +336,7 @@ def test_aborted_transactions_that_consumers_need_are_equal(both: dict[str, Clea
     assert ours == theirs
 
 
-def test_neither_broker_logs_an_error(both: dict[str, Cleaned]) -> None:
+def test_neither_broker_logs_an_error_during_compaction(both: dict[str, Cleaned]) -> None:
     assert both["kafka"].complaints == []
     assert [line for line in both["minibroker"].complaints if " INFO " not in line] == []
 

@@ -59,7 +59,9 @@ def await_stable(connection: Connection, old: ClassicMember, *members: Member) -
 
 
 @pytest.mark.parametrize("first", ["kafka", "minibroker"])
-def test_members_continue_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
+def test_consumer_group_members_continue_when_the_other_broker_serves_the_directory(
+    first: str, brokers: Brokers, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     start = {"kafka": brokers.kafka, "minibroker": brokers.minibroker}
     other = "minibroker" if first == "kafka" else "kafka"

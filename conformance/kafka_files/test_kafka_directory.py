@@ -39,7 +39,7 @@ def all_records(found: dict[str, Topic]) -> dict[tuple[str, int], tuple[Record, 
     }
 
 
-def test_the_test_directory_of_kafka_has_all_tested_contents(kafka_written: dict[str, Written]) -> None:
+def test_the_directory_of_kafka_contains_what_the_other_tests_rely_on(kafka_written: dict[str, Written]) -> None:
     path, found = kafka_written["stopped"]
     assert {"__consumer_offsets", "__transaction_state", "transactional", "gone"} <= set(found)
     assert found["shortened"].partitions[0].start_offset == 255
@@ -79,7 +79,7 @@ def test_records_appended_to_a_directory_of_kafka_follow_the_existing_ones(writt
         assert {record.leader_epoch > old_epoch for record in records[count:]} == {True}
 
 
-def test_kafkas_tool_accepts_what_both_brokers_have_written(written: Written, brokers: Brokers) -> None:
+def test_kafkas_tool_finds_no_fault_in_files_that_both_brokers_wrote(written: Written, brokers: Brokers) -> None:
     with brokers.minibroker(written.path) as broker:
         append(broker.bootstrap_servers, "zstd", idempotent=True)
         assert broker.stop() == 0

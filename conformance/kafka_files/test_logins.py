@@ -33,7 +33,7 @@ def owner_logs_in(address: str, token: Any) -> bool:
         return not log_in_by(client, token).error_code and is_served(client)
 
 
-def test_users_and_tokens_are_kept_by_kafka_and_back(tmp_path: Path) -> None:
+def test_users_and_tokens_can_log_in_after_a_switch_to_kafka_and_back(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     changed = {**PROPERTIES, **LISTENERS, "log.dirs": str(logs)}
     ours = (*OUR_SETTINGS, *(f"{name}={value}" for name, value in changed.items()))

@@ -66,14 +66,14 @@ def source_of(written: Written, topic: str, **options: Any) -> DirectorySource:
     return DirectorySource(str(written.path), TopicSelection(topics=(topic,)), **options)
 
 
-def test_the_partitions_are_those_of_the_cluster_without_internal_ones(directory: Written) -> None:
+def test_the_pipeline_lists_all_partitions_of_kafka_but_internal_ones(directory: Written) -> None:
     found = DirectorySource(str(directory.path)).list_partitions()
     assert set(found) == {each for each in partitions_of(directory) if not each.topic.startswith("__")}
     assert DirectorySource(str(directory.path / METADATA)).list_partitions() == [("__cluster_metadata", 0)]
 
 
 @pytest.mark.parametrize("splits", [0, 15])
-def test_every_record_is_as_a_consumer_received_it(directory: Written, splits: int) -> None:
+def test_the_pipeline_reads_each_record_as_a_consumer_received_it(directory: Written, splits: int) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic)
         assert source.find_bounds([partition])[partition] == Bounds(seen.start_offset, seen.end_offset), partition
@@ -91,14 +91,14 @@ def test_every_record_is_as_a_consumer_received_it(directory: Written, splits: i
         assert found == expected, partition
 
 
-def test_committed_reads_equal_those_of_a_read_committed_consumer(directory: Written) -> None:
+def test_the_pipeline_reads_the_committed_records_of_a_read_committed_consumer(directory: Written) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic, isolation_level="read_committed")
         found = rows(source, partition, RECORDS, 5)
         assert [row["offset"] for row in found] == list(seen.committed), partition
 
 
-def test_every_batch_is_as_kafkas_tool_prints_it(directory: Written) -> None:
+def test_the_pipeline_reads_each_batch_as_kafkas_tool_prints_it(directory: Written) -> None:
     logs = [path for path in directory.path.glob("*/*.log") if path.parent.name != METADATA and path.stat().st_size]
     printed = dump(logs).lines
     request = ReadRequest("batches", ("segment", *COLUMNS.values()), verify_crc=True)
@@ -124,7 +124,7 @@ def as_printed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_offsets_by_timestamp_are_the_first_at_or_after_it(directory: Written) -> None:
+def test_the_pipeline_finds_the_first_offset_at_or_after_a_timestamp(directory: Written) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic)
         times = sorted({record.timestamp[1] for record in seen.records})
@@ -139,7 +139,7 @@ def test_offsets_by_timestamp_are_the_first_at_or_after_it(directory: Written) -
                 assert found == expected, partition
 
 
-def test_every_index_entry_is_usable(directory: Written) -> None:
+def test_the_pipeline_finds_a_batch_at_every_index_entry_of_kafka(directory: Written) -> None:
     counts = {}
     for segment in list_segments(str(directory.path / "segments-0")):
         with closing(OpenSegment(segment)) as opened:

@@ -28,7 +28,7 @@ for (MetadataVersion version : MetadataVersion.values()) {
 """
 
 
-def test_levels_and_record_versions_are_kafkas(tmp_path: Path) -> None:
+def test_metadata_levels_and_record_versions_equal_kafkas(tmp_path: Path) -> None:
     script = tmp_path / "versions.jsh"
     script.write_text(SCRIPT)
     command = ["jshell", "-s", "--class-path", f"{apache_kafka()}/*", str(script)]

@@ -48,7 +48,9 @@ def seen(connection: Connection) -> Any:
 
 
 @pytest.mark.parametrize("first", ["kafka", "minibroker"])
-def test_streams_members_continue_with_the_other_broker(first: str, brokers: Brokers, tmp_path: Path) -> None:
+def test_streams_group_members_continue_when_the_other_broker_serves_the_directory(
+    first: str, brokers: Brokers, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     start = {"kafka": brokers.kafka, "minibroker": brokers.minibroker}
     other = "minibroker" if first == "kafka" else "kafka"

@@ -34,7 +34,7 @@ def objections(kafka: KafkaProcess, usual: tuple[str, ...] = USUAL) -> list[str]
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_kafka_serves_our_directory_and_we_serve_its_additions(
+def test_kafka_serves_a_directory_of_minibroker_and_minibroker_what_kafka_appended(
     how: str, our_written: dict[str, Written], brokers: Brokers, tmp_path: Path
 ) -> None:
     logs = copied(our_written[how].path, tmp_path / "logs")
@@ -55,7 +55,7 @@ def test_kafka_serves_our_directory_and_we_serve_its_additions(
         assert complaints(broker) == []
 
 
-def test_a_directory_of_kafka_is_served_by_us_and_back(
+def test_a_directory_of_kafka_is_served_by_minibroker_and_then_kafka_again(
     kafka_written: dict[str, Written], brokers: Brokers, tmp_path: Path
 ) -> None:
     logs = copied(kafka_written["stopped"].path, tmp_path / "logs")
@@ -73,7 +73,7 @@ def test_a_directory_of_kafka_is_served_by_us_and_back(
         assert objections(kafka) == []
 
 
-def test_a_quorum_with_voters_in_the_log_continues_after_us(brokers: Brokers, tmp_path: Path) -> None:
+def test_kafka_with_voters_in_its_log_continues_after_minibroker_wrote_to_it(brokers: Brokers, tmp_path: Path) -> None:
     # As `kafka-storage format --standalone` leaves it: kraft.version 1, and nothing in the log yet.
     kafka = KafkaProcess(tmp_path, KAFKA_PROPERTIES, dynamic=True)
     logs = tmp_path / "logs"

@@ -86,7 +86,7 @@ def test_files_written_by_minibroker_have_no_findings(how: str, our_written: dic
     assert judge(our_written[how].path) == []
 
 
-def test_files_written_by_both_have_no_findings(
+def test_files_written_by_kafka_and_then_minibroker_have_no_findings(
     kafka_cleaned: dict[str, Path], brokers: Brokers, tmp_path: Path
 ) -> None:
     logs = copied(kafka_cleaned["killed"], tmp_path / "logs")

@@ -22,13 +22,13 @@ def test_a_test_report_is_read_back_unchanged() -> None:
     assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
 
 
-def test_the_latest_result_with_the_most_tests_counts_for_a_class() -> None:
+def test_of_the_results_of_a_class_with_the_most_tests_the_latest_counts() -> None:
     part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
     assert merged([B, C, part]) == [B, C]
     assert merged([later, B]) == [later]
 
 
-def test_result_tables_count_and_name_failed_tests_by_kind() -> None:
+def test_result_tables_count_and_name_failed_tests_by_kind_of_reason() -> None:
     assert tables([B, C], KNOWN, ["inside", "fault"]) == (
         "| run | date | tests | passed | inside | fault | unexplained |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n"
@@ -56,7 +56,7 @@ def test_result_tables_are_unchanged_without_a_report() -> None:
     assert [len(each.not_passed) for each in kept(text)] == [2, 1, 4, 1]
 
 
-def test_a_failed_test_without_a_row_of_reasons_is_listed_as_unexplained() -> None:
+def test_a_failed_test_without_a_known_reason_is_listed_as_unexplained() -> None:
     text = tables([B, C], KNOWN, ["inside"])
     assert "| unexplained | `a.B#d() 2` | 1 | a meter \\| of the JVM |" in tables(kept(text), {}, ["inside"])
 

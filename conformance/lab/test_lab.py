@@ -133,7 +133,7 @@ def end_an_endless_loop(page: Page) -> None:
     expect(page.get_by_label("Code")).to_have_value("while True: pass")
 
 
-def test_a_damaged_link_is_reported(browser: Browser, url: str) -> None:
+def test_a_link_with_a_damaged_saved_state_is_reported(browser: Browser, url: str) -> None:
     lab = Explorer(browser, url)
     lab.page.goto(f"{url}#state=%ff&UEsDBA==")
     expect(lab.page.locator("#said")).to_contain_text("Load the page again for a new broker.")

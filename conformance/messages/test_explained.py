@@ -97,7 +97,7 @@ def in_our_names(values: Any) -> Any:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_kafka_decodes_the_same_fields(release: str) -> None:
+def test_kafka_and_minibroker_decode_the_same_fields_of_every_message(release: str) -> None:
     asked = list(messages_of(release))
     assert len(asked) > 100
     command = [*builds.JAVA, "-cp", class_path(release), str(HERE / "JsonOfMessages.java")]

@@ -24,7 +24,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("message", "version"), VERSIONS)
-def test_encoded_bytes_are_those_of_the_definition(message: type[Message], version: int) -> None:
+def test_messages_are_encoded_and_decoded_as_kafkas_definition_says(message: type[Message], version: int) -> None:
     definition = definition_of(message.__name__, version)
     assert definition is not None, "no release has this version"
     interpreter = Interpreter(definition, version)
@@ -38,7 +38,7 @@ def test_encoded_bytes_are_those_of_the_definition(message: type[Message], versi
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
-def test_field_defaults_are_those_of_the_definition(message: type[Message]) -> None:
+def test_field_defaults_are_those_of_kafkas_definition(message: type[Message]) -> None:
     for version in message.versions:
         definition = definition_of(message.__name__, version)
         assert definition is not None
@@ -62,7 +62,7 @@ def test_request_and_response_of_an_api_have_the_same_versions() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
-def test_api_keys_and_names_are_those_of_the_definition(message: type[Message]) -> None:
+def test_api_keys_and_names_are_those_of_kafkas_definition(message: type[Message]) -> None:
     specs = [found.spec for release in RELEASES if (found := definitions(release).get(message.__name__)) is not None]
     assert message.api_key == int(specs[0].get("apiKey", -1))
     assert {field.name for field in list_declared_fields(message) if field.facts.tag < FIRST_TAG_OF_OURS} == {
@@ -77,6 +77,6 @@ def _present(name: str, version: int) -> list[Spec]:
 
 
 @pytest.mark.parametrize("kind", ["metadata", "coordinator-key", "coordinator-value"])
-def test_every_record_schema_is_declared(kind: str) -> None:
+def test_every_coordinator_and_metadata_record_of_kafka_is_declared(kind: str) -> None:
     names = {name for name, found in definitions(RELEASES[0]).items() if found.spec["type"] == kind}
     assert names <= {message.__name__ for message in MESSAGES}

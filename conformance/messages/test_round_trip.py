@@ -75,7 +75,7 @@ def exchanges_of(message: type[Message], version: int, definition: Definition) -
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_kafka_decodes_and_encodes_the_same_messages(release: str) -> None:
+def test_kafka_reads_every_message_and_writes_the_expected_bytes(release: str) -> None:
     asked = exchanges(release)
     assert len(asked) > 100
     class_path = ":".join(str(jar) for jar in jars().glob("*.jar") if release in jar.name or "slf4j" in jar.name)

@@ -39,11 +39,11 @@ def test_both_spark_executors_run_tasks(cluster: StandaloneCluster, orders: str)
         assert list(cluster.directory.glob(f"work-{name}/*/*/minibroker")), name
 
 
-def test_a_write_with_the_same_id_is_done_once(broker: RunningBroker, orders: str) -> None:
+def test_a_write_repeated_with_its_write_id_is_done_once(broker: RunningBroker, orders: str) -> None:
     assert numbers(values(broker.bootstrap_servers, orders)) == list(range(COUNT))
 
 
-def test_a_broker_and_a_directory_are_read(
+def test_spark_on_a_cluster_reads_the_same_rows_from_a_broker_and_its_directory(
     broker: RunningBroker, driver: RunningDriver, to: dict[str, str], orders: str
 ) -> None:
     committed = {"subscribe": orders, "isolation.level": "read_committed"}
@@ -70,7 +70,7 @@ def test_verify_runs_on_the_cluster(broker: RunningBroker, driver: RunningDriver
 
 
 @pytest.mark.thorough  # one more application
-def test_spark_reports_an_executor_without_the_archive(
+def test_spark_reports_an_executor_without_the_archive_of_libraries(
     cluster: StandaloneCluster, to: dict[str, str], orders: str
 ) -> None:
     """Its own worker needs pyarrow, before anything of ours comes to that executor."""

@@ -16,7 +16,9 @@ COUNT = 1000
 TASKS = 4
 
 
-def test_a_topic_is_written_once_read_and_verified(broker: RunningBroker, archive: Path, tmp_path: Path) -> None:
+def test_a_topic_is_written_exactly_once_read_and_verified_on_yarn(
+    broker: RunningBroker, archive: Path, tmp_path: Path
+) -> None:
     create_topic(broker.bootstrap_servers, "of-yarn", TASKS)
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
     sink = {**servers, "topic": "of-yarn", "delivery": "exactly-once", "writeId": "of-yarn"}

@@ -74,7 +74,9 @@ def in_dict(user: Any, _: Any) -> Any:
 
 
 @pytest.mark.parametrize("place", [{}, IN_HEADER], ids=["id in the value", "GUID in a header"])
-def test_json_is_produced_and_consumed(broker: Broker, client: Any, place: dict[str, Any]) -> None:
+def test_json_records_of_confluents_client_are_decoded_by_it_and_the_test_kit(
+    broker: Broker, client: Any, place: dict[str, Any]
+) -> None:
     produce(broker, JSONSerializer(json.dumps(USER), client, in_dict, conf=place), {"name": "ann"})
     reader = JSONDeserializer(json.dumps(USER), in_dict, schema_registry_client=client, conf=FROM_BOTH)
     assert consumed(broker, reader) == {"name": "ann"}
@@ -83,7 +85,9 @@ def test_json_is_produced_and_consumed(broker: Broker, client: Any, place: dict[
 
 
 @pytest.mark.parametrize("place", [{}, IN_HEADER], ids=["id in the value", "GUID in a header"])
-def test_protobuf_is_produced_and_consumed(broker: Broker, client: Any, place: dict[str, Any]) -> None:
+def test_protobuf_records_of_confluents_client_are_decoded_by_it_and_the_test_kit(
+    broker: Broker, client: Any, place: dict[str, Any]
+) -> None:
     order = order_class()(price={"cents": 5}, tags={"a": 3})
     produce(broker, ProtobufSerializer(type(order), client, {"use.deprecated.format": False, **place}), order)
     reader = ProtobufDeserializer(type(order), {"use.deprecated.format": False, **FROM_BOTH}, client)

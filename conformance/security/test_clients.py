@@ -121,7 +121,7 @@ RIGHTS: dict[str, Kinds] = {  # the first of which is revoked
 
 
 @pytest.mark.parametrize("act", RIGHTS)
-def test_a_permission_is_revoked_while_a_client_is_connected(
+def test_a_connected_client_is_rejected_once_its_permission_is_revoked(
     broker: SecuredBroker, programs: list[Program], act: str
 ) -> None:
     topics = {name: f"revoked-{act}-{name}" for name in CLIENTS}
@@ -138,7 +138,9 @@ def test_a_permission_is_revoked_while_a_client_is_connected(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_no_record_is_lost_with_short_sessions(broker: SecuredBroker, programs: list[Program], mechanism: str) -> None:
+def test_clients_that_reauthenticate_often_lose_no_record(
+    broker: SecuredBroker, programs: list[Program], mechanism: str
+) -> None:
     topics = {name: f"{ALICES}{name}-brief-{mechanism}" for name in CLIENTS}
     broker.create_topics(*topics.values())
     how = {"mechanism": mechanism, "records": 500, "seconds": 1.4 * BRIEF_MS / 1000}

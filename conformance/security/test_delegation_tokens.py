@@ -103,7 +103,7 @@ def alice(address: str) -> Connection:
 
 
 @pytest.mark.minibroker_only
-def test_tokens_are_kept_by_kafka_and_back(tmp_path: Path) -> None:
+def test_delegation_tokens_survive_a_switch_to_kafka_and_back(tmp_path: Path) -> None:
     logs = tmp_path / "data"
     with running_broker(tmp_path, "node.id=0", *assignments()) as ours, alice(ours.bootstrap_servers) as client:
         token, gone = made(client, "bob"), made(client)

@@ -46,7 +46,7 @@ def ours(text: str) -> str:
 
 
 @pytest.mark.minibroker_only
-def test_kafka_parses_the_same_jaas_options(tmp_path: Path) -> None:
+def test_random_jaas_configs_are_parsed_as_by_kafka(tmp_path: Path) -> None:
     seed = int(os.environ.get("MINIBROKER_SEED", "1"))
     print(f"MINIBROKER_SEED={seed}")
     source = random.Random(seed)

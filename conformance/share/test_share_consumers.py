@@ -158,7 +158,7 @@ def test_a_renewed_lock_lasts_longer(connection: Connection, name: str, program:
     await_end(connection, name)
 
 
-def test_a_batch_is_split_only_if_the_limit_is_strict(
+def test_a_strict_limit_splits_a_batch_over_several_polls(
     connection: Connection, name: str, program: Program, sharer: NewSharer
 ) -> None:
     if program.name == "confluent":

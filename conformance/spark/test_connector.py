@@ -188,36 +188,38 @@ def test_records_copied_by_our_writer_are_complete(spark: SparkSession, cluster:
     assert copied.exceptAll(original).count() == original.exceptAll(copied).count() == 0
 
 
-def test_every_codec_nulls_and_headers_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
+def test_every_codec_nulls_and_headers_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 2000, subscribe="mixed", includeHeaders="true")
 
 
-def test_ranges_of_offsets_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
+def test_ranges_of_offsets_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
     ends = {"startingOffsets": offsets(p0=17, p1=-2), "endingOffsets": offsets(p0=911, p1=555)}
     assert_same(spark, cluster, 911 - 17 + 555, subscribe="mixed", **ends)
     assert_same(spark, cluster, 911 - 17 + 555, subscribe="mixed", minPartitions=5, **ends)
 
 
-def test_ranges_of_timestamps_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
+def test_ranges_of_timestamps_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
     times = {"startingTimestamp": str(T + 100_000), "endingTimestamp": str(T + 200_000)}
     assert_same(spark, cluster, 100, subscribe="mixed", **times)
     each = json.dumps({"mixed": {"0": T + 1_000_000, "1": T + 1_500_500}})
     assert_same(spark, cluster, 500 + 250, subscribe="mixed", startingOffsetsByTimestamp=each)
 
 
-def test_patterns_and_assignments_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
+def test_patterns_and_assignments_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 1200, subscribePattern="by-.*")
     assert_same(spark, cluster, 2210, subscribePattern="mixed")  # is looked for in the name
     assert_same(spark, cluster, 1000, assign='{"mixed": [1]}')
 
 
-def test_committed_records_are_read_alike(spark: SparkSession, cluster: Cluster) -> None:
+def test_committed_records_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
     assert_same(spark, cluster, 210, subscribe="mixed-transactions")
     committed = {"subscribe": "mixed-transactions", "kafka.isolation.level": "read_committed"}
     assert_same(spark, cluster, 130, **committed)
 
 
-def test_streams_see_the_same_rows_in_the_same_batches(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+def test_streams_read_the_same_rows_in_the_same_batches_as_sparks_connector(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
     def batches(kind: str, where: Options) -> list[tuple[int, str]]:
         options = {**where, "subscribe": "mixed", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 900}
         stream = spark.readStream.format(kind).options(**options).load().select(*COLUMNS)

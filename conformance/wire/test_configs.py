@@ -157,7 +157,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "name", "code"), REFUSED.values(), ids=REFUSED)
-def test_invalid_resources_cannot_be_described(connection: Connection, kind: int, name: str, code: ErrorCode) -> None:
+def test_configs_of_invalid_resources_cannot_be_described(
+    connection: Connection, kind: int, name: str, code: ErrorCode
+) -> None:
     answer = describe(connection, kind, name)
     assert (ErrorCode(answer.error_code), answer.configs) == (code, [])
 

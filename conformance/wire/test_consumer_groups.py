@@ -56,7 +56,7 @@ def test_a_member_of_version_0_is_given_an_id(connection: Connection, new_topic:
     assert (joined.error_code, len(joined.member_id)) == (0, 22)
 
 
-def test_a_member_without_subscriptions_is_in_the_first_epoch(connection: Connection, group: str) -> None:
+def test_a_member_without_subscriptions_joins_in_epoch_1_without_partitions(connection: Connection, group: str) -> None:
     joined = Member(connection, group, "m-1").join()
     assert (joined.error_code, joined.member_epoch) == (0, 1)
     assert joined.assignment is not None
@@ -180,7 +180,7 @@ def test_partitions_are_revoked_before_they_are_assigned(
     assert {first.count, second.count} == {2}
 
 
-def test_the_previous_epoch_is_accepted_within_the_members_assignment(
+def test_a_heartbeat_in_the_previous_epoch_may_own_only_partitions_still_assigned(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(4)
@@ -196,7 +196,9 @@ def test_the_previous_epoch_is_accepted_within_the_members_assignment(
         assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_full_heartbeat_gets_a_full_response(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_an_unchanged_assignment_is_returned_only_to_a_heartbeat_with_all_fields(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     member = Member(connection, group, "m-1", new_topic(2))
     member.join()
     for fields, is_told in (

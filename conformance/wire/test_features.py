@@ -205,7 +205,9 @@ def test_the_quorum_has_one_voter(connection: Connection, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("asked", [[("nope", 0)], [(METADATA_TOPIC, 1)], [(METADATA_TOPIC, 0), ("nope", 0)]])
-def test_other_partitions_have_no_quorum(connection: Connection, version: int, asked: list[tuple[str, int]]) -> None:
+def test_describe_quorum_rejects_partitions_other_than_that_of_the_metadata(
+    connection: Connection, version: int, asked: list[tuple[str, int]]
+) -> None:
     answer = quorum(connection, version, *asked)
     assert (answer.error_code, [topic.topic_name for topic in answer.topics]) == (0, [name for name, _ in asked])
     message = "This server does not host this topic-partition." if version >= 2 else ""

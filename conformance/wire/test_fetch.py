@@ -141,7 +141,7 @@ def test_a_fetch_returns_at_least_one_batch_within_the_byte_limit(
     assert fetch(connection, {name: [asked(0)]}, max_bytes=limit)[name, 0].first_offsets == expected
 
 
-def test_the_first_partition_may_use_the_whole_limit(connection: Connection, name: str) -> None:
+def test_the_first_partition_of_a_fetch_may_use_its_whole_byte_limit(connection: Connection, name: str) -> None:
     produce(connection, name, SENT[0], partition=1)
     both = {name: [asked(0), asked(1)]}
     found = fetch(connection, both, max_bytes=1)
@@ -152,7 +152,9 @@ def test_the_first_partition_may_use_the_whole_limit(connection: Connection, nam
     assert (found[name, 0], found[name, 1].first_offsets) == (ALL, (0,))
 
 
-def test_negative_limits_return_no_batch(connection: Connection, name: str, differing: Differing) -> None:
+def test_negative_byte_limits_of_a_fetch_return_no_batch(
+    connection: Connection, name: str, differing: Differing
+) -> None:
     expected = differing(
         kafka=Fetched(ErrorCode.UNKNOWN_SERVER_ERROR),
         minibroker=Fetched(0, END, 0),
@@ -162,7 +164,7 @@ def test_negative_limits_return_no_batch(connection: Connection, name: str, diff
     assert fetch(connection, {name: [asked(0)]}, max_bytes=-1)[name, 0] == expected
 
 
-def test_a_partition_requested_twice_is_answered(connection: Connection, name: str, differing: Differing) -> None:
+def test_a_partition_may_be_requested_twice_in_a_fetch(connection: Connection, name: str, differing: Differing) -> None:
     found = connection.ask(fetch_request({name: [asked(0, 0), asked(0, 6)]}), 12)
     answers = [as_fetched(each) for each in found.responses[0].partitions]
     assert answers == differing(
@@ -173,7 +175,7 @@ def test_a_partition_requested_twice_is_answered(connection: Connection, name: s
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_aborted_transactions_depend_on_the_isolation_level(
+def test_a_fetch_lists_aborted_transactions_only_if_it_is_read_committed(
     connection: Connection, name: str, isolation_level: int
 ) -> None:
     answer = connection.ask(fetch_request({name: [asked()]}, isolation_level=isolation_level), 12)

@@ -152,7 +152,9 @@ def test_a_session_may_start_without_partitions(connection: Connection) -> None:
     assert opened.session_id != NO_SESSION
 
 
-def test_a_partition_error_is_sent_each_time(connection: Connection, name: str, session: int) -> None:
+def test_a_partition_error_is_repeated_in_each_response_of_a_session(
+    connection: Connection, name: str, session: int
+) -> None:
     unknown = {("no-such-topic", 0): Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     assert fetch(connection, session, 1, {"no-such-topic": [asked()]}) == Answer(0, session, unknown)
     assert fetch(connection, session, 2) == Answer(0, session, unknown)
@@ -164,7 +166,7 @@ def test_a_partition_error_is_sent_each_time(connection: Connection, name: str, 
     assert answer == Answer(0, session, again)
 
 
-def test_an_unknown_topic_id_is_reported_each_time(connection: Connection, name: str) -> None:
+def test_an_unknown_topic_id_is_reported_in_each_response_of_a_session(connection: Connection, name: str) -> None:
     known, unknown = metadata_of(connection, name).topic_id, b"\1" * 16
     opened = fetch(connection, 0, 0, {unknown: [asked()], known: [asked(0, 2)]}, version=13)
     missing = {(unknown, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID)}
@@ -197,7 +199,7 @@ def test_a_wrong_session_epoch_is_rejected_and_the_session_is_kept(
     assert fetch(connection, session, 1) == Answer(0, session, {})
 
 
-def test_a_used_session_epoch_is_rejected(connection: Connection, session: int) -> None:
+def test_a_session_epoch_cannot_be_used_twice(connection: Connection, session: int) -> None:
     fetch(connection, session, 1)
     assert fetch(connection, session, 1) == WRONG_EPOCH
     assert fetch(connection, session, 2) == Answer(0, session, {})

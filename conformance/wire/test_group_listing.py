@@ -87,7 +87,7 @@ def test_a_group_with_only_a_pending_member_is_described_as_empty(connection: Co
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_an_unknown_group_is_described(connection: Connection, group: str, version: int) -> None:
+def test_an_unknown_group_is_described_as_dead(connection: Connection, group: str, version: int) -> None:
     (found,) = described(connection, group, version=version).values()
     assert (found.group_state, found.protocol_type, found.members) == ("Dead", "", [])
     if version >= 6:
@@ -122,7 +122,7 @@ def test_a_group_is_listed(connection: Connection, member: Member, version: int)
         ([], ["nonsense"], False),
     ],
 )
-def test_listed_groups_are_filtered(
+def test_listed_groups_are_filtered_by_state_and_type(
     connection: Connection, member: Member, states: Any, types: Any, is_found: bool
 ) -> None:
     assert (member.group in listed(connection, states=states, types=types)) == is_found

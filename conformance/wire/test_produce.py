@@ -227,7 +227,7 @@ def misnumbered(deltas: tuple[int, int]) -> list[Record]:
 
 @pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
 @pytest.mark.parametrize("compression_type", ["producer", "uncompressed"])
-def test_uncompressed_records_keep_any_offset_deltas(
+def test_uncompressed_records_keep_even_wrong_offset_deltas(
     connection: Connection, new_topic: NewTopic, deltas: tuple[int, int], compression_type: str
 ) -> None:
     """Only the batch gets its offset; the records stay as they came."""

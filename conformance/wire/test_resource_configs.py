@@ -203,7 +203,7 @@ def test_resources_without_a_name_are_rejected(connection: Connection, kind: int
     assert (result.error_code, result.error_message, result.configs) == (INVALID_REQUEST, message, [])
 
 
-def test_logger_resources_are_listed_like_brokers(connection: Connection) -> None:
+def test_each_broker_is_listed_as_a_broker_and_as_a_logger_resource(connection: Connection) -> None:
     here = str(broker_id(connection))
     listed = connection.ask(ListConfigResourcesRequest(resource_types=[LOGGER, 4]), 1).config_resources
     assert [(one.resource_name, one.resource_type) for one in listed] == [(here, LOGGER), (here, 4)]
@@ -301,7 +301,7 @@ def test_all_group_settings_are_listed(
         ),
     ],
 )
-def test_share_and_streams_groups_have_their_settings(
+def test_settings_of_share_and_streams_groups_are_validated(
     connection: Connection, key: str, text: str, message: str | None
 ) -> None:
     code, words = changed(connection, GROUP, "g", (key, SET, text), validate_only=True)

@@ -155,7 +155,7 @@ def test_sasl_tokens_have_no_request_header_after_a_version_0_handshake(client: 
     assert is_served(client)
 
 
-def test_a_token_may_be_shorter_than_a_request(client: Connection) -> None:
+def test_a_sasl_token_may_be_shorter_than_any_request(client: Connection) -> None:
     assert handshake(client, version=0).error_code == 0
     client.send_frame(b"\0bob\0b")
     assert client.frame() == b""
@@ -417,7 +417,7 @@ def test_a_malformed_oauthbearer_message_is_rejected(client: Connection, message
     assert client.is_closed()
 
 
-def test_another_authorization_id_is_rejected(client: Connection) -> None:
+def test_an_authorization_id_that_differs_from_the_user_is_rejected(client: Connection) -> None:
     handshake(client, "OAUTHBEARER")
     answer = authenticate(client, first_message(token(), "n,a=bob,"))
     assert answer.error_message == (

@@ -284,7 +284,9 @@ def test_altering_a_scram_user_twice_in_a_request_is_rejected(
     assert credentials(connection, name) == known
 
 
-def test_a_scram_user_altered_twice_gets_the_first_error(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_errors_of_single_scram_alterations_precede_that_of_a_duplicate_user(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
     """That of the deletions comes before that of the upsertions."""
     name = new_name()
     message = "Attempt to delete a user credential that does not exist"

@@ -206,7 +206,9 @@ def test_the_rest_of_a_batch_after_a_strict_limit_is_acquired_separately(
     assert member.fetch() == [(11, 11, 1)]
 
 
-def test_records_acquired_in_ranges_are_redelivered_in_these(connection: Connection, name: str, member: Member) -> None:
+def test_records_acquired_in_ranges_are_redelivered_in_the_same_ranges(
+    connection: Connection, name: str, member: Member
+) -> None:
     write(connection, name, 4, 4, 4)
     assert member.fetch_some(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 11, 1)]
     assert member.outcome((0, 11, [RELEASE])) == 0

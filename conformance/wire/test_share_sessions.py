@@ -26,7 +26,7 @@ __all__ = ["member", "new_share_member", "topic_id"]
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_share_sessions_have_epochs(member: Member) -> None:
+def test_a_wrong_epoch_or_member_of_a_share_session_is_rejected(member: Member) -> None:
     assert member.ask_fetch().error_code == 0
     assert member.ask_fetch(share_session_epoch=7).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert member.ask_fetch(member_id="AAAAAAAAAAAAAAAAAAAAAA").error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -132,7 +132,7 @@ def test_a_share_session_knows_the_name_of_a_recreated_topic(
     assert member.outcome((0, 0, [ACCEPT])) == unknown_id
 
 
-def test_a_partition_is_returned_alone_at_its_first_share_fetch(
+def test_a_share_fetch_returns_each_new_partition_with_records_alone(
     connection: Connection, group: str, new_topic: NewTopic
 ) -> None:
     name = new_topic(3)

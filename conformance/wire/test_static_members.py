@@ -63,7 +63,7 @@ def test_the_previous_member_of_an_instance_is_fenced(
     assert after.heartbeat() == 0
 
 
-def test_a_pending_join_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
+def test_a_pending_join_is_fenced_by_another_join_of_its_instance_id(new_member: NewMember) -> None:
     other, before, after = new_member(), new_member(instance="i"), new_member(instance="i")
     other.settle()
     waiting = before.joining()
@@ -75,7 +75,7 @@ def test_a_pending_join_is_fenced_by_another_of_its_instance(new_member: NewMemb
     assert {each.member_id for each in answer.members} == {other.member_id, after.member_id}
 
 
-def test_a_pending_sync_is_fenced_by_another_of_its_instance(new_member: NewMember) -> None:
+def test_a_pending_sync_is_fenced_by_a_join_of_its_instance_id(new_member: NewMember) -> None:
     leader, before, after = new_member(), new_member(instance="i"), new_member(instance="i")
     leader.settle()
     rebalanced(leader, before)

@@ -109,7 +109,7 @@ def test_the_subscription_id_depends_on_the_order_of_javas_sets(
     assert (answer.requested_metrics[0], answer.subscription_id) == (first, subscription_id)
 
 
-def test_early_requests_are_throttled(client: Connection, subscribe: Subscribe) -> None:
+def test_telemetry_requests_before_the_push_interval_are_throttled(client: Connection, subscribe: Subscribe) -> None:
     subscribe("a.")
     answer = got(client)
     assert (answer.error_code, got(client).error_code) == (NONE, EARLY)
@@ -177,6 +177,6 @@ def test_telemetry_pushes_with_an_unknown_codec_or_too_many_bytes_are_rejected(
     assert again == (NONE if code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else EARLY)
 
 
-def test_match_patterns_must_match_completely(client: Connection, subscribe: Subscribe) -> None:
+def test_match_patterns_of_a_subscription_must_match_completely(client: Connection, subscribe: Subscribe) -> None:
     subscribe("a.", match="client_id=telemetry,client_source_address=127[.]0.*,client_software_name=unknown")
     subscribe("a.", match="client_id=tele")

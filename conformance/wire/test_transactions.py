@@ -143,7 +143,7 @@ def test_only_the_current_producer_can_end_a_transaction(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_in_its_own_epoch_can_be_ended_again_only_with_the_same_outcome(
+def test_an_end_can_be_repeated_only_with_the_same_outcome_in_transaction_version_2(
     producer: TransactionalProducer, name: str, commit: bool
 ) -> None:
     ours = producer.producer_id
@@ -161,7 +161,7 @@ def test_a_transaction_in_its_own_epoch_can_be_ended_again_only_with_the_same_ou
 
 
 @pytest.mark.parametrize("before", ["nothing", "commit", "abort"])
-def test_a_transaction_of_nothing_in_its_own_epoch_can_be_aborted_but_not_committed(
+def test_an_empty_transaction_can_only_be_aborted_in_transaction_version_2(
     producer: TransactionalProducer, name: str, before: str
 ) -> None:
     if before != "nothing":
@@ -177,7 +177,7 @@ def test_a_transaction_of_nothing_in_its_own_epoch_can_be_aborted_but_not_commit
 
 
 @pytest.mark.parametrize("before", ["nothing", "commit", "abort"])
-def test_partitions_that_were_not_added_leave_nothing_to_end(
+def test_a_transaction_whose_partitions_were_rejected_cannot_be_ended(
     producer: TransactionalProducer, name: str, before: str
 ) -> None:
     if before != "nothing":

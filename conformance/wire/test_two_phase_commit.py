@@ -48,7 +48,7 @@ def test_init_producer_id_version_6_is_announced(connection: Connection) -> None
 
 
 @pytest.mark.parametrize("timeout_ms", [1000, NEVER_MS, 0, -1])
-def test_a_two_phase_producer_has_no_timeout(connection: Connection, timeout_ms: int) -> None:
+def test_a_two_phase_commit_producer_has_no_transaction_timeout(connection: Connection, timeout_ms: int) -> None:
     name = f"two-phases-{timeout_ms}"
     answer = init(connection, name, transaction_timeout_ms=timeout_ms)
     assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)

@@ -107,7 +107,9 @@ def test_a_client_without_a_matching_subscription_pushes_no_metrics(harness: Har
         ("client_source_port=1,client_source_address=.*", True),
     ],
 )
-def test_all_match_patterns_must_match_completely(harness: Harness, match: str, matches: bool) -> None:
+def test_all_match_patterns_of_a_subscription_must_match_completely(
+    harness: Harness, match: str, matches: bool
+) -> None:
     subscribe(harness, "s", metrics="m", match=match)
     assert Pusher(harness).get().requested_metrics == (["m"] if matches else [])
 

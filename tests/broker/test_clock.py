@@ -108,7 +108,7 @@ async def test_the_system_clock_runs_background_work_in_another_thread() -> None
     clock.wait_for_threads_and_callbacks()
 
 
-async def test_detached_work_delays_neither_other_background_work_nor_the_exit() -> None:
+async def test_work_in_its_own_thread_delays_neither_background_work_nor_the_exit() -> None:
     clock = SystemClock(asyncio.get_running_loop(), aside_threads=1)
     may_go_on = threading.Event()
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()

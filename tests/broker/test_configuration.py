@@ -48,7 +48,7 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
     assert (settings["num.partitions"], settings["node.id"], settings["log.dirs"]) == (3, 12, ("/file",))
 
 
-def test_the_later_of_two_assignments_wins(tmp_path: Path) -> None:
+def test_the_later_of_two_assignments_of_a_setting_wins(tmp_path: Path) -> None:
     assert load_settings(properties(tmp_path, "node.id=1\nnode.id=2"), {}, []).settings["node.id"] == 2
     assert load_settings(None, {}, ["node.id=1", "node.id=2"]).settings["node.id"] == 2
 
@@ -139,7 +139,7 @@ def test_an_unknown_name_is_rejected_with_the_nearest_known_one(name: str, hint:
     assert refusal(f"{name}=1") == f"--set {name}: {hint}"
 
 
-def test_a_rejection_names_the_source_of_the_error(tmp_path: Path) -> None:
+def test_the_rejection_of_a_setting_names_its_file_line_variable_or_option(tmp_path: Path) -> None:
     file = properties(tmp_path, "# x\nnum.partitions=0")
     fault = "Invalid value 0 for configuration num.partitions: Value must be at least 1"
     assert refusal(file=file) == f"{file} line 2: {fault}"

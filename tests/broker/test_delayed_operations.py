@@ -118,7 +118,7 @@ def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     assert told[-3:] == ["a6", "a ends", "b ends"]
 
 
-def test_an_operation_that_starts_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
+def test_an_operation_that_starts_while_others_are_queued_runs_only_to_its_first_pause(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(run_in_slices(steps([], "a", 7)))
     loop.delayed(run_in_slices(steps(told, "b", 7)))
@@ -169,7 +169,7 @@ def test_all_steps_run_immediately_without_an_event_loop() -> None:
     assert told[-1] == "b ends"
 
 
-def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None:
+def test_an_operation_that_waits_for_another_runs_one_step_per_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.look_seconds = 0.0
 
@@ -265,7 +265,7 @@ def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
     assert told[-1] == "a ends" and not loop.answers
 
 
-def test_an_operation_whose_client_disconnected_ends_where_it_would_wait(loop: Loop) -> None:
+def test_an_operation_whose_client_disconnected_runs_until_it_would_wait_and_ends(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     operation = loop.delayed(paused(7, promise))
     operation.drop_for_lost_client()
@@ -275,7 +275,7 @@ def test_an_operation_whose_client_disconnected_ends_where_it_would_wait(loop: L
     assert not loop.answers
 
 
-def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
+def test_queued_operations_of_connected_clients_run_again_after_the_queue_is_dropped(loop: Loop) -> None:
     told: list[str] = []
     runs: list[int] = []
 
@@ -315,7 +315,7 @@ def test_an_operation_that_runs_again_before_its_turn_is_not_resumed_by_the_queu
     assert loop.answers == ["again"]
 
 
-def test_dropped_steps_that_nobody_waits_for_end(loop: Loop) -> None:
+def test_background_steps_end_when_the_queue_is_dropped(loop: Loop) -> None:
     told: list[str] = []
     loop.slicer.run_steps_in_slices(steps(told, "a", 9))
     loop.slicer.run_steps_in_slices(steps(told, "b", 9))
@@ -333,7 +333,7 @@ def test_dropped_steps_that_nobody_waits_for_end(loop: Loop) -> None:
         (ApiKey.FETCH, OperationStage.ANSWERING, False),
     ],
 )
-def test_a_produce_or_a_request_that_is_being_answered_does_not_run_again(
+def test_a_running_produce_and_a_request_being_answered_are_not_rerun_in_a_new_cluster(
     loop: Loop, key: ApiKey, stage: OperationStage, runs: bool
 ) -> None:
     loop.request.stage = stage  # type: ignore[misc]
@@ -343,7 +343,7 @@ def test_a_produce_or_a_request_that_is_being_answered_does_not_run_again(
     )
 
 
-def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
+def test_an_operation_given_up_for_memory_is_notified_and_closed(loop: Loop) -> None:
     told: list[str] = []
 
     async def wait() -> str:

@@ -111,7 +111,7 @@ def test_the_file_descriptor_table_grows_before_files_are_opened() -> None:
     assert opened < 10
 
 
-def test_waiting_threads_run_after_a_tenth_of_a_millisecond() -> None:
+def test_the_thread_switch_interval_is_a_tenth_of_a_millisecond() -> None:
     ran = subprocess.run([sys.executable, "-c", SHARED], capture_output=True, text=True, check=True)
     assert float(ran.stdout) == pytest.approx(0.0001)
 

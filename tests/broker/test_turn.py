@@ -66,7 +66,7 @@ def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_pat
             assert partition.log.log_end_offset == expected
 
 
-def test_what_waits_for_records_goes_on_in_the_turn_that_writes_them(tmp_path: Path) -> None:
+def test_waiters_for_records_are_called_in_the_turn_that_writes_them(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         harness.produce("t", "first")
@@ -121,7 +121,7 @@ def test_responses_of_a_connection_stay_in_order_around_deferred_ones(loop: Loop
     assert [number for number, _ in client.responses()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_fetch_sees_written_batches_and_a_delayed_one_those_of_its_turn(loop: Loop) -> None:
+def test_a_fetch_sees_only_written_batches_and_a_delayed_one_also_those_of_the_turn(loop: Loop) -> None:
     producer, reader, waiting = (LoopClient(loop.harness) for _ in range(3))
     producer.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
     reader.read((1, fetch_of(loop.harness, {("t", 0): 0}), FETCH))
@@ -168,7 +168,9 @@ def test_a_failed_write_fails_exactly_the_responses_that_waited_for_it(loop: Loo
     assert (loop.values(), loop.values(("u", 0))) == (["first", "d"], ["first", "b", "c"])
 
 
-def test_a_turns_early_write_may_succeed_and_its_last_one_fail(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_only_the_last_write_of_a_turn_fails_only_its_produces_are_rejected(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
     client, waiting = LoopClient(loop.harness), LoopClient(loop.harness)
     waiting.read((1, fetch_of(loop.harness, {("t", 0): 1}, max_wait_ms=1000), FETCH))
@@ -181,7 +183,9 @@ def test_a_turns_early_write_may_succeed_and_its_last_one_fail(loop: Loop, monke
     assert values_in(answers_in(loop.harness, answer)["t", 0]) == ["0", "1"]
 
 
-def test_a_turns_early_write_may_fail_and_its_last_one_succeed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_an_early_write_of_a_turn_fails_later_produces_may_succeed(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
     client = LoopClient(loop.harness)
     client.read(*((number, produce_of({("t", 0): batch(str(number))}), PRODUCE) for number in range(2)))
@@ -194,7 +198,7 @@ def test_a_turns_early_write_may_fail_and_its_last_one_succeed(loop: Loop, monke
     assert loop.values() == ["first", "3", "4"]
 
 
-def test_a_request_in_steps_reports_a_batch_lost_in_an_earlier_turn(
+def test_a_produce_in_steps_reports_a_batch_lost_in_an_earlier_turn(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon: list[Any] = []

@@ -104,7 +104,7 @@ def test_the_environment_names_the_server(
     assert refused(run, "topics list") == f"minibroker: {variables.SERVER}: 'a b' is not HOST:PORT"
 
 
-def test_an_unreadable_file_is_an_error(run: Run, tmp_path: Path) -> None:
+def test_an_unreadable_command_config_is_an_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_bytes(b"\xff")
     result = run("topics", "list", "--command-config", str(tmp_path / "client.properties"))
     assert result.exit_code == 2 and "minibroker: --command-config" in result.stderr.splitlines()[-1]

@@ -23,7 +23,7 @@ SETTINGS = Settings(
 )
 
 
-def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_announced_address_is_followed_by_kafkas_log_lines_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
     announce = ListenerAnnouncement(SETTINGS, True, None)
     announce(LINE, {"control": CONTROLLED})
     first, *others, last = capsys.readouterr().out.splitlines()
@@ -31,7 +31,7 @@ def test_the_first_log_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[
     assert any("[KafkaServer id=3] started (kafka.server.KafkaServer)" in other for other in others)
 
 
-def test_log_lines_begin_as_in_kafka() -> None:
+def test_the_imitated_log_line_of_a_start_has_kafkas_form() -> None:
     line = make_log_lines_of_kafka_start(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
     assert line == (
         "[2026-01-02 03:04:05,006] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)"

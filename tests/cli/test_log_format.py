@@ -74,7 +74,7 @@ HOSTILE = "x\n2026-01-01 CRITICAL minibroker: all is lost\r\x1b[2J\u2028\u202e\x
 SHOWN = "x\\n2026-01-01 CRITICAL minibroker: all is lost\\r\\x1b[2J\\u2028\\u202e\\x85\\udc80\\x00é"
 
 
-def test_names_cannot_start_a_line_or_control_a_terminal() -> None:
+def test_names_in_log_lines_cannot_start_a_line_or_control_a_terminal() -> None:
     text = make_formatter("text").format(record("closing %s: %s", HOSTILE, ValueError(HOSTILE)))
     assert text.endswith(f": closing {SHOWN}: {SHOWN}") and text.isprintable()
     line = written(record("closing %s", HOSTILE, extra={"client": HOSTILE}))

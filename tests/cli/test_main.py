@@ -112,7 +112,7 @@ def test_invalid_arguments_are_reported_in_one_line_with_status_2(
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"minibroker: {complaint}\n")
 
 
-def test_suggested_replacement_options_exist() -> None:
+def test_options_suggested_in_place_of_unknown_ones_exist() -> None:
     options = {name for _, command in all_commands() for each in command.params for name in each.opts}
     meant = {words.split()[0] for choices in INSTEAD.values() for words in choices}
     assert meant <= {*options, "no"}
@@ -145,13 +145,13 @@ def test_each_short_option_is_the_same_in_all_commands() -> None:
             assert {name for name in option.opts if len(name) == 2} >= expected, (path, option.opts)
 
 
-def test_the_short_option_for_an_offset_is_unique() -> None:
+def test_the_short_option_o_always_takes_an_offset() -> None:
     named = {option.metavar for _, command in all_commands() for option in command.params if "-o" in option.opts}
     assert named == {"OFFSET", "WHERE"}
 
 
 @for_each("server", ["127.0.0.1:", "a b:1", "host:0", "host:65536", ",", "[::1:9", "a://b:1"])
-def test_a_server_is_a_host_and_a_port(run: Run, server: str) -> None:
+def test_a_server_that_is_not_a_host_and_a_port_is_rejected(run: Run, server: str) -> None:
     result = run("topics", "list", "--bootstrap-server", server)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"minibroker: --bootstrap-server: {server!r} is not HOST:PORT")
@@ -209,6 +209,6 @@ def test_a_closed_output_pipe_is_not_reported_as_an_error() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
-def test_a_closed_output_is_not_an_error() -> None:
+def test_a_command_started_with_a_closed_stdout_ends_with_status_0() -> None:
     ended = subprocess.run(f"{sys.executable} -m minibroker formats >&-", shell=True, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")

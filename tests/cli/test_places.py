@@ -35,7 +35,7 @@ PLACE = ("orders", 1)
         ("^a:[0-9]", ("^a:[0-9]", ())),
     ],
 )
-def test_a_topic_can_be_followed_by_partitions(text: str, expected: object) -> None:
+def test_a_topic_argument_may_be_followed_by_partitions(text: str, expected: object) -> None:
     assert parse_topics(text) == expected
 
 

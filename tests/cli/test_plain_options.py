@@ -48,7 +48,7 @@ def test_options_parsed_without_click_equal_those_parsed_by_click(line: str, mon
 
 
 @pytest.mark.parametrize("token", ["t", ""])
-def test_the_token_may_come_from_the_environment(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_control_token_may_come_from_the_environment(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIBROKER_CONTROL_TOKEN", token)
     found = parse_plain_options(["--control", "0"], {"MINIBROKER_CONTROL_TOKEN": token})
     assert found == by_click(["--control", "0"], monkeypatch)
@@ -75,7 +75,7 @@ def test_the_token_may_come_from_the_environment(token: str, monkeypatch: pytest
         "-- one.properties",
     ],
 )
-def test_other_arguments_are_left_to_click(line: str) -> None:
+def test_arguments_that_the_plain_parser_does_not_know_are_left_to_click(line: str) -> None:
     assert parse_plain_options(line.split(), {}) is None
 
 

@@ -267,7 +267,7 @@ def test_json_logs_contain_start_and_stop_events(tmp_path: Path, kit: tuple[str,
 
 
 @pytest.mark.parametrize("kit", [(), ("--control", "0")])
-def test_text_logs_contain_no_events(tmp_path: Path, kit: tuple[str, ...]) -> None:
+def test_text_logs_contain_no_start_and_stop_events(tmp_path: Path, kit: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=kit) as broker:
         assert broker.stop() == 0
         assert broker.log == ""
@@ -322,7 +322,7 @@ def test_log_lines_of_rejected_requests_have_a_bounded_length(tmp_path: Path, lo
     assert len(refused) + sum(left_out) == 20
 
 
-def test_unusable_keys_are_rejected_before_anything_is_changed(tmp_path: Path) -> None:
+def test_an_unusable_key_store_is_rejected_before_anything_is_changed(tmp_path: Path) -> None:
     settings = ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location=/no/such.p12", "ssl.keystore.password=secret")
     complaint = "listener SSL: ssl.keystore.location: /no/such.p12: No such file or directory"
     assert refused(tmp_path, *settings) == complaint

@@ -12,7 +12,7 @@ from minibroker.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
 
 
-def test_show_prints_request_and_response_of_an_api_with_their_code(run: Run) -> None:
+def test_show_prints_request_and_response_of_an_api_with_the_code_that_reads_them(run: Run) -> None:
     result = run("show", "Metadata", "12")
     assert result.exit_code == 0
     assert "MetadataRequest version 12 of 0 to 13, key 3, flexible" in result.stdout
@@ -72,7 +72,9 @@ def test_all_messages_are_listed_without_a_name(run: Run) -> None:
         ("RequestHeader", "RequestHeader version 2 of 0 to 2, flexible", "correlation_id "),
     ],
 )
-def test_parts_of_records_and_headers_are_shown_like_messages(run: Run, name: str, first: str, has: str) -> None:
+def test_record_batches_message_sets_and_headers_are_shown_like_messages(
+    run: Run, name: str, first: str, has: str
+) -> None:
     lines = run("show", name).stdout.splitlines()
     assert lines[0] == first
     assert any(line.startswith(has) for line in lines)
@@ -80,7 +82,7 @@ def test_parts_of_records_and_headers_are_shown_like_messages(run: Run, name: st
     assert all(field["about"] for field in shown["fields"])
 
 
-def test_the_code_of_the_writer_is_shown_on_request(run: Run) -> None:
+def test_the_code_that_writes_a_message_is_shown_on_request(run: Run) -> None:
     assert "\ndef write(" not in run("show", "HeartbeatRequest").stdout
     assert "\ndef write(" in run("show", "HeartbeatRequest", "--write").stdout
 

@@ -51,7 +51,7 @@ def test_an_invalid_setting_is_rejected_by_name(name: str, value: str, message: 
         ClientSettings({**SERVER, name: value})
 
 
-def test_credentials_are_allowed_if_the_protocol_needs_none() -> None:
+def test_unneeded_credentials_are_accepted_and_ignored() -> None:
     given = {"security.protocol": "plaintext", "sasl.mechanism": "PLAIN", "ssl.truststore.location": "/nowhere"}
     settings = ClientSettings({**SERVER, **given})
     assert settings.tls is None and settings.credentials is None

@@ -88,7 +88,7 @@ def test_invalid_credentials_are_rejected(settings: dict[str, str], message: str
         pop_credentials(dict(settings), is_required=True)
 
 
-def test_credential_settings_are_consumed_even_if_unused() -> None:
+def test_credential_settings_are_removed_from_the_settings_even_if_unused() -> None:
     settings = {"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b", "linger.ms": "5"}
     assert pop_credentials(settings, is_required=False) is None
     assert settings == {"linger.ms": "5"}

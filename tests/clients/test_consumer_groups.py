@@ -56,7 +56,7 @@ def test_partitions_are_reassigned_when_members_join_leave_or_die(
     members_come_and_go(own_broker, group, CONFLUENT, CONFLUENT, assignor)
 
 
-def test_five_members_join_at_once(group: Group) -> None:
+def test_five_members_that_join_at_once_share_four_partitions(group: Group) -> None:
     five_join_at_once(group, CONFLUENT, UNIFORM)
 
 

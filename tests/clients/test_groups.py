@@ -59,7 +59,7 @@ def broker_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("library", "assignor"), KINDS)
-def test_members_join_leave_and_are_killed(
+def test_partitions_are_reassigned_when_members_join_leave_or_die(
     own_broker: RunningBroker, group: Group, library: str, assignor: str
 ) -> None:
     members_come_and_go(own_broker, group, library, library, assignor)
@@ -87,7 +87,7 @@ def test_members_of_different_libraries_share_a_group(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_five_members_join_at_once(group: Group, library: str) -> None:
+def test_five_members_that_join_at_once_share_four_partitions(group: Group, library: str) -> None:
     five_join_at_once(group, library, "range")
 
 

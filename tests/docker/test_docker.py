@@ -40,14 +40,14 @@ def service() -> dict[str, Any]:
     return only
 
 
-def test_copied_files_exist_and_are_not_ignored() -> None:
+def test_files_that_the_dockerfile_copies_exist_and_are_not_ignored() -> None:
     ignore = (ROOT / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
     sent = {line.removeprefix("!") for line in ignore if line.startswith("!")}
     assert set(copied()) == sent
     assert all((ROOT / source).exists() for source in copied())
 
 
-def test_all_files_that_the_package_is_built_from_are_copied() -> None:
+def test_the_dockerfile_copies_all_files_that_the_package_is_built_from() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = ["README.md", "hatch_build.py", *project["project"]["license-files"]]
     needed += project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

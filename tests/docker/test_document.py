@@ -80,7 +80,7 @@ def status(url: str, token: str = "") -> int:
 
 
 @NEEDS_LINUX
-def test_control_explorer_and_registry_respond_as_in_the_compose_file(tmp_path: Path) -> None:
+def test_control_api_explorer_and_registry_respond_at_the_addresses_in_the_compose_file(tmp_path: Path) -> None:
     services = yaml.safe_load(blocks("yaml")[1])["services"]
     variables, application = services["kafka"]["environment"], services["application"]["environment"]
     assert set(services["kafka"]["ports"]) == {f"{port}:{port}" for port in (8081, 8082, 9092)}
@@ -147,7 +147,7 @@ def test_jobs_connect_to_the_advertised_addresses_of_their_services() -> None:
     assert advertised(service["variables"]) == {service["alias"]: int(port)} == {host: int(port)}
 
 
-def test_action_template_and_feature_have_the_documented_inputs() -> None:
+def test_action_gitlab_template_and_devcontainer_feature_have_the_documented_inputs() -> None:
     action, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[5:])
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     (given,) = (step["with"] for step in action["steps"] if "minibroker" in step.get("uses", ""))

@@ -163,7 +163,7 @@ def test_random_cluster_ids_have_kafkas_form(root: Path) -> None:
     assert not first.startswith("-")
 
 
-def test_the_awaited_log_lines_appear_once_clients_can_connect(root: Path) -> None:
+def test_log_lines_that_other_programs_await_appear_once_clients_can_connect(root: Path) -> None:
     variables = {"CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw", "KAFKA_NODE_ID": "7", "KAFKA_SCHEMA_REGISTRY_URL": "none"}
     variables["KAFKA_HEAP_OPTS"] = "-Xmx1g"
     with running(root, variables) as lines:
@@ -182,7 +182,7 @@ def test_a_container_without_a_listening_broker_is_unhealthy(root: Path) -> None
     assert run(root, "etc/kafka/docker/healthy").returncode != 0
 
 
-def test_arguments_are_variables_and_an_invalid_setting_ends_the_container(root: Path) -> None:
+def test_an_invalid_setting_in_an_argument_of_the_run_script_ends_the_container(root: Path) -> None:
     done = run(root, RUN, "KAFKA_NUM_PARTITIONS=no")
     assert done.returncode == 2
     assert "environment variable KAFKA_NUM_PARTITIONS: Invalid value no" in done.stdout

@@ -46,7 +46,7 @@ async def test_large_frames_are_decoded_in_a_thread(topics: int, is_aside: bool)
     assert threads and (threading.current_thread() not in threads) is is_aside
 
 
-def test_a_decoded_request_is_not_kept_in_memory() -> None:
+def test_decoding_the_request_of_an_exchange_does_not_keep_it_in_memory() -> None:
     """It takes many times the memory of its bytes, by which the journal counts."""
     exchange = metadata(10)
     before = set(vars(exchange))

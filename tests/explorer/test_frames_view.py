@@ -55,7 +55,7 @@ def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
     assert min(each["number"] for each in newer) > row["number"]
 
 
-def test_a_delayed_request_is_sent_again_once_it_is_answered(explored: Broker) -> None:
+def test_the_stream_sends_a_delayed_request_again_once_it_is_answered(explored: Broker) -> None:
     explored.create_topic("orders")
     config = {"bootstrap.servers": explored.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     feed = FrameFeed(explored.journal, lambda _: None, explored.journal.seen)
@@ -147,14 +147,14 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
 
-def test_filters_have_the_parameters_of_faults(explored: Broker) -> None:
+def test_the_frame_filters_of_the_page_know_each_word_of_the_server(explored: Broker) -> None:
     """The page evaluates them; its grammar must know each word that the server names."""
     source = (FOLDER / "core" / "filters.js").read_text()
     assert [word for word in list_filter_words() if f"\n  {word}: (wanted" not in source] == []
     assert ask(explored, "frames/grammar")["words"] == list_filter_words()
 
 
-def test_nothing_follows_the_journal_while_no_explorer_is_open() -> None:
+def test_a_broker_without_an_explorer_has_no_interceptors_and_listeners() -> None:
     with Broker() as broker:
         assert (broker.interceptors, broker.event_listeners) == ([], [])
 

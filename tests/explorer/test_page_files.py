@@ -35,7 +35,7 @@ def test_the_page_has_no_inline_script_or_style() -> None:
 
 
 @for_each("name", ["../pages.py", "..%2fpages.py", "static/index.html", "nothing.js", "vendor", "%2e%2e/feeds.py"])
-def test_other_files_cannot_be_requested(explored: Broker, name: str) -> None:
+def test_files_outside_of_the_page_cannot_be_requested(explored: Broker, name: str) -> None:
     assert page(explored, name)[0] == 404
 
 

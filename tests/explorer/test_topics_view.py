@@ -105,7 +105,7 @@ def test_a_record_is_shown_with_its_batch(explored: Broker) -> None:
     assert ask(explored, "topics/orders/0/records/9")[0] == 409
 
 
-def test_transactions_are_marked(explored: Broker) -> None:
+def test_records_are_marked_with_the_state_of_their_transaction(explored: Broker) -> None:
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers, "transactional.id": "t"})
     producer.init_transactions()
     for end in (producer.commit_transaction, producer.abort_transaction, producer.flush):
@@ -120,7 +120,7 @@ def test_transactions_are_marked(explored: Broker) -> None:
     assert "COMMIT" in str(marker["batch"]["rows"])
 
 
-async def test_a_page_of_large_records_does_not_keep_them_completely(explored: Broker) -> None:
+async def test_found_records_keep_only_the_beginning_of_large_values(explored: Broker) -> None:
     await explored.aproduce("orders", *["x" * 400_000] * 2)
     partition = explored.call_on_loop(lambda: find_partition(explored, "orders", 0))
     found = (await find_records(partition, RecordQuery(0, 10, most_bytes=2_000))).records

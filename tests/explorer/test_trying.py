@@ -43,13 +43,13 @@ def test_the_form_of_each_request_starts_with_valid_values(key: ApiKey) -> None:
         assert list(explain_request(frame).iterate_problems()) == []
 
 
-def test_a_requested_topic_has_a_name_and_no_id() -> None:
+def test_the_metadata_form_fills_in_the_topic_name_and_no_topic_id() -> None:
     form = _RequestForm(12, True, 13, "orders", b"i" * 16).describe_fields(get_request_class(ApiKey.METADATA))
     (topics,) = (field for field in form if field["name"] == "topics")
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
-def test_a_new_config_has_no_topic_name() -> None:
+def test_the_create_topics_form_leaves_the_names_of_configs_empty() -> None:
     form = _RequestForm(7, True, 7, "orders", bytes(16)).describe_fields(get_request_class(ApiKey.CREATE_TOPICS))
     (topics,) = (field for field in form if field["name"] == "topics")
     (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
@@ -154,7 +154,7 @@ def test_too_large_responses_and_requests_are_rejected(explored: Broker) -> None
     assert (status, reason) == (413, "a request has no more than 3,145,728 bytes")
 
 
-def test_a_request_goes_to_the_node_that_it_is_for() -> None:
+def test_a_request_is_sent_to_its_leader_or_coordinator() -> None:
     with Broker(nodes=3, explorer=True, settings={"offsets.topic.num.partitions": 3}) as broker:
         broker.create_topic("orders")
 

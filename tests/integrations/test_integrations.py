@@ -116,7 +116,7 @@ def gitlab_jobs() -> dict[str, Any]:
     return jobs
 
 
-def test_a_gitlab_job_has_a_broker(tmp_path: Path) -> None:
+def test_a_job_of_the_gitlab_template_has_a_running_broker_and_keeps_its_log(tmp_path: Path) -> None:
     job = gitlab_jobs()[".minibroker"]
     ready = tmp_path / "ready"
     script = "\n".join([*job["before_script"], f"cat {ready}"]).replace("/tmp/minibroker-ready", str(ready))
@@ -167,7 +167,7 @@ def test_a_development_container_starts_a_broker_beside_its_command(tmp_path: Pa
         check_listens(run.stdout.splitlines()[-1])
 
 
-def test_the_address_of_a_development_container_is_the_default() -> None:
+def test_the_development_container_names_the_default_address() -> None:
     feature = json.loads((FEATURE / "devcontainer-feature.json").read_text())
     (listener,) = make_broker_listeners(load_settings(None, {}, []).settings)
     assert feature["containerEnv"] == {"BOOTSTRAP_SERVERS": f"{listener.host}:{listener.port}"}

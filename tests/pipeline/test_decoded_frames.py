@@ -55,7 +55,9 @@ def test_a_stream_is_decoded_with_the_schemas_of_its_directory(spark: SparkSessi
     assert found[1].value_error is None and "names no schema" in found[2].value_error
 
 
-def test_impossible_decoding_is_rejected_immediately(spark: SparkSession, tmp_path: Path) -> None:
+def test_decoding_with_wrong_columns_options_or_schemas_is_rejected_immediately(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     here = {"path": str(tmp_path)}
     rows = spark.createDataFrame([], "value string, key binary, key_error string")
     for column, words in (("offset", "key, value"), ("value", "no column value of type binary"), ("key", "key_error")):

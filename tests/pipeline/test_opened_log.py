@@ -74,13 +74,13 @@ def test_pyarrow_pandas_polars_and_duckdb_read_the_same_rows(log: str) -> None:
         (5, 3, {}),
     ],
 )
-def test_only_the_wanted_offsets_and_times_are_read(
+def test_only_the_requested_offsets_and_times_are_read(
     log: str, start: Place, end: Place, expected: dict[str, list[int]]
 ) -> None:
     assert offsets(pipeline.open(log, "orders", start=start, end=end).records().to_arrow()) == expected
 
 
-def test_only_the_wanted_partitions_and_columns_are_read(log: str) -> None:
+def test_only_the_requested_partitions_and_columns_are_read(log: str) -> None:
     rows = pipeline.open(log, "orders", partitions=[1]).records(["offset", "timestampMs"]).to_arrow()
     assert rows.to_pylist() == [{"offset": each, "timestampMs": NOW_MS + each * 1000} for each in range(5)]
     assert set(offsets(pipeline.open(log).records().to_arrow())) == {"orders-0", "orders-1", "prices-0"}
@@ -95,14 +95,14 @@ def test_batches_are_read_by_their_headers(log: str) -> None:
     ]
 
 
-def test_read_committed_leaves_out_what_was_aborted(tmp_path: Path) -> None:
+def test_read_committed_omits_aborted_records(tmp_path: Path) -> None:
     written(tmp_path, rounds=6)  # of each 5 records without a transaction, 2 and 1 in two of them
     assert pipeline.open(tmp_path).records(["offset"]).to_arrow().num_rows == 48
     committed = pipeline.open(tmp_path, isolation="read_committed").records(["offset"])
     assert committed.to_arrow().num_rows == 30 + 4 * 2 + 3 * 1
 
 
-def test_the_mode_says_what_damage_does(log: str) -> None:
+def test_the_mode_determines_whether_damage_fails_is_dropped_or_kept(log: str) -> None:
     path = write_log(Path(log), "prices", 0, records(2, start=3)) / f"{0:020}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     with pytest.raises(CorruptData):
@@ -113,7 +113,7 @@ def test_the_mode_says_what_damage_does(log: str) -> None:
     assert [reason is None for reason in kept.column("_corrupt").to_pylist()] == [True, True, True, False]
 
 
-def test_rows_are_read_anew_each_time(log: str) -> None:
+def test_each_conversion_of_rows_reads_the_log_again(log: str) -> None:
     rows = pipeline.open(log, "prices").records(["offset"])
     assert rows.to_arrow().num_rows == 3
     write_log(Path(log), "prices", 0, records(2, start=3))
@@ -130,7 +130,7 @@ def test_rows_are_read_anew_each_time(log: str) -> None:
         ({"start": datetime(2026, 1, 1)}, None, "needs a time zone"),
     ],
 )
-def test_what_cannot_be_read_is_refused(
+def test_unknown_columns_and_topics_and_ambiguous_arguments_are_rejected(
     log: str, arguments: dict[str, object], columns: list[str] | None, complaint: str
 ) -> None:
     with pytest.raises(OptionError, match=complaint):

@@ -154,7 +154,7 @@ def test_conflicting_isolation_levels_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_rejects_an_end(option: str) -> None:
+def test_a_stream_rejects_options_for_its_end(option: str) -> None:
     assert refusal(query="stream", **{option: "5"}) == f"{option}: not an option of a stream of records"
 
 
@@ -164,7 +164,7 @@ def test_the_minimum_per_batch_cannot_exceed_the_maximum() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1 year"])
-def test_a_delay_is_a_duration(text: str) -> None:
+def test_a_trigger_delay_that_is_no_duration_is_rejected(text: str) -> None:
     assert "is not a time like 500ms" in refusal(query="stream", maxTriggerDelay=text)
 
 
@@ -179,7 +179,7 @@ def test_the_batches_table_has_no_headers_option() -> None:
     assert refusal("batches", includeHeaders="true") == "includeHeaders: not an option of a batch query of batches"
 
 
-def test_all_table_options_are_allowed_before_the_kind_of_read_is_known() -> None:
+def test_options_of_batches_and_streams_are_allowed_before_the_kind_of_query_is_known() -> None:
     options = {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
     assert parsed(query=None, **options).max_offsets_per_trigger == 5
     assert list_allowed_options("records") == NAMES

@@ -85,7 +85,7 @@ def test_a_timestamp_of_an_uncommitted_record_is_after_all_records() -> None:
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "endingOffsetsByTimestamp"])
-def test_exactly_the_selected_partitions_must_be_given(option: str) -> None:
+def test_offsets_must_be_given_for_exactly_the_selected_partitions(option: str) -> None:
     assert f"{option}: orders-1, orders-2 are missing" in refusal(**{option: each(5)})
     assert refusal(**{option: each(5, 50, 7, 0)}) == f"{option}: orders-3 is not among what is read"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_workers_use_this_python(spark: SparkSession) -> None:
+def test_spark_workers_use_the_python_of_the_session(spark: SparkSession) -> None:
     program = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
     assert program == [sys.executable]
 
@@ -61,12 +61,12 @@ def test_the_worker_program_keeps_the_users_path(theirs: str) -> None:
     assert run.stdout == f"{theirs} {sys.executable} a b\n"
 
 
-def test_times_are_in_utc(spark: SparkSession) -> None:
+def test_a_spark_session_formats_times_in_utc(spark: SparkSession) -> None:
     text = spark.sql("SELECT cast(timestamp_millis(0) AS string) AS text").collect()[0].text
     assert text == "1970-01-01 00:00:00"
 
 
-def test_a_session_on_spark_connect_is_made_by_its_user() -> None:
+def test_a_session_for_spark_connect_is_rejected_with_the_alternative() -> None:
     with pytest.raises(session_module.SessionError, match=r"make a session of your own, and call register\(spark\)"):
         session_module.session("sc://127.0.0.1")
 
@@ -90,7 +90,7 @@ def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: py
 
 
 @pytest.mark.timeout(300)
-def test_a_program_in_spark_submit_gets_its_settings(tmp_path: Path) -> None:
+def test_settings_of_a_program_override_those_of_spark_submit_and_defaults_do_not(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 from minibroker.pipeline.session import session

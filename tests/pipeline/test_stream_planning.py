@@ -62,7 +62,7 @@ def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
         find_initial_offsets(stream(startingTimestamp="900"), log)
 
 
-def test_a_limit_is_divided_in_proportion() -> None:
+def test_the_limit_of_a_batch_is_divided_in_proportion_to_the_unread_offsets() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
     end = limit_end_offsets(at(a0=0, a1=0, b0=0, b1=5), latest_in(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)

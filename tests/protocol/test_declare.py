@@ -93,7 +93,7 @@ def test_decode_from_names_message_version_and_field() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 4])
-def test_an_undeclared_version_is_an_error_of_the_caller(version: int) -> None:
+def test_an_undeclared_message_version_raises_a_value_error(version: int) -> None:
     with pytest.raises(ValueError, match=f"Order has no version {version}"):
         Order().encode(version)
     with pytest.raises(ValueError, match=f"Order has no version {version}") as caught:

@@ -87,11 +87,11 @@ def test_immutable_defaults_are_shared_by_instances(name: str, value: Any) -> No
 
 
 @pytest.mark.parametrize("name", ["lines", "numbers", "ids"])
-def test_each_instance_gets_its_own_list(name: str) -> None:
+def test_each_instance_gets_its_own_default_list(name: str) -> None:
     assert get_default_factory(DEFAULTS[name]) is list
 
 
-def test_each_instance_gets_its_own_struct() -> None:
+def test_each_instance_gets_its_own_default_struct() -> None:
     class Outer(Struct):
         number: int32 = field()
         shop: Order.Shop = field()

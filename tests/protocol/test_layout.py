@@ -11,7 +11,7 @@ from tests.protocol.random_messages import in_all_versions
 from tests.protocol.samples import Fixed, Nothing, Order
 
 
-def test_the_layout_has_body_tags_and_absent_fields() -> None:
+def test_a_struct_layout_separates_body_tagged_and_absent_fields() -> None:
     shape = make_struct_layout(Order, 2, True)
     assert [place.name for place in shape.body] == ["name", "note", "lines", "numbers", "ids", "words", "payload"]
     assert [place.name for place in shape.tagged] == ["labels", "priority"]
@@ -42,13 +42,13 @@ def test_the_least_size_of_a_struct_is_computed(struct: type, version: int, flex
     assert measure_smallest_struct_bytes(struct, version, flexible) == size
 
 
-def test_no_item_is_smaller_than_a_byte() -> None:
+def test_an_array_item_counts_at_least_one_byte() -> None:
     """Else a count of two billion would be held by no data at all."""
     assert measure_smallest_item_bytes(FieldType("struct", struct=Nothing), 0, False) == 1
 
 
 @in_all_versions
-def test_no_message_is_smaller_than_its_least_size(message: type, version: int) -> None:
+def test_no_encoded_message_is_smaller_than_its_computed_least_size(message: type, version: int) -> None:
     assert len(message().encode(version)) >= measure_smallest_struct_bytes(
         message, version, version in message.flexible
     )

@@ -65,14 +65,14 @@ def test_items_are_removed_from_a_list_in_order_and_in_portions():
     assert items == []
 
 
-def test_counting_stops_once_there_are_many_items():
+def test_counting_items_stops_once_they_do_not_fit_in_one_step():
     portions = iter([[1]] * FEW_ITEMS)
     assert not fit_portions_in_one_step(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
     assert fit_portions_in_one_step([[1]] * (FEW_ITEMS // 2)) and fit_portions_in_one_step([[1] * (FEW_ITEMS - 1)])
 
 
-def test_keys_are_counted_in_steps_and_forgotten_in_steps():
+def test_keys_are_counted_and_released_in_steps():
     keys = [number % 2_500 for number in range(5_000)]
     steps = count_items_in_steps(iter(keys))
     assert sum(1 for _ in steps) == 5_000 // COUNTED_ITEMS

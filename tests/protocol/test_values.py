@@ -13,7 +13,7 @@ from minibroker.protocol.values import convert_to_plain_dict
 from tests.protocol.random_messages import in_all_versions, random_message
 
 
-def test_decoded_values_are_those_of_the_version() -> None:
+def test_a_message_as_a_dict_has_only_the_fields_of_the_version() -> None:
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9, expire_timestamp=7)
     assert convert_to_plain_dict(value, 0) == {"offset": 5, "metadata": "m", "commit_timestamp": 9}
     assert convert_to_plain_dict(value, 1) == {

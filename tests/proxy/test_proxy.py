@@ -220,7 +220,7 @@ def test_a_topic_fault_affects_fetch_sessions_that_omit_the_topic(broker: Broker
     consumer.close()
 
 
-def test_a_corrupt_batch_comes_only_from_the_proxy(broker: Broker, proxy: Proxy) -> None:
+def test_a_consumer_reports_a_batch_that_the_proxy_corrupted(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     produced(proxy.bootstrap_servers, "v")
     proxy.faults.add(api="Fetch", corrupt="crc", once=True)
@@ -234,7 +234,7 @@ def test_a_corrupt_batch_comes_only_from_the_proxy(broker: Broker, proxy: Proxy)
     consumer.close()
 
 
-def test_a_request_without_a_response_is_disconnected_when_its_fault_is_removed(broker: Broker, proxy: Proxy) -> None:
+def test_removing_a_silence_fault_disconnects_the_client_that_waits(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     fault = proxy.faults.add(api="Produce", answer="silence", once=True)
     producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0})

@@ -15,7 +15,7 @@ from minibroker.registry import decoding
 from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, format_json
 
 
-def test_values_that_json_lacks_are_strings() -> None:
+def test_decoded_bytes_and_decimals_are_strings_in_json() -> None:
     assert format_json({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
 
 

@@ -28,7 +28,7 @@ def disk() -> Disk:
     ("path", "parent"),
     [("/a/b", "/a"), ("/a/b/", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("./a", "."), ("/", "/")],
 )
-def test_a_file_belongs_to_its_parent_directory(path: str, parent: str) -> None:
+def test_the_parent_directory_of_a_path_is_found(path: str, parent: str) -> None:
     assert Disk().get_parent(path) == parent
 
 

@@ -152,7 +152,7 @@ def test_the_next_flush_begins_before_the_waiters_of_the_last_one_are_called(
     assert begun == [1]
 
 
-def test_changed_directories_and_leader_epochs_are_fsynced(
+def test_a_flush_fsyncs_changed_directories_and_leader_epochs(
     log: Log, aside: Aside, disk: NotingDisk, tmp_path: Path
 ) -> None:
     append(log, batch(1), leader_epoch=0)

@@ -53,7 +53,7 @@ def test_several_batches_are_appended_atomically(tmp_path: Path) -> None:
     assert log.segments[0].indexes.offsets.list_entries() == [(4, len(batch(3))), (5, len(batch(3)) + len(batch(2)))]
 
 
-def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
+def test_each_of_several_batches_appended_together_is_recognized_as_a_duplicate(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     several = [batch(2, producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in (7, 8, 9)]
     headers = [check_batch(data) for data in several]

@@ -44,7 +44,7 @@ def test_the_file_names_of_a_new_log_are_fsynced_once(made: Made) -> None:
     assert made.collected() == ([], [])
 
 
-def test_changed_names_are_fsynced_without_any_file(made: Made) -> None:
+def test_a_changed_directory_is_fsynced_even_if_no_file_is(made: Made) -> None:
     made.unsynced.mark_synced()
     made.unsynced.mark_directory_unsynced()
     assert made.collected() == ([], DIRECTORIES)

@@ -52,7 +52,7 @@ def test_every_method_has_a_docstring(owner: type) -> None:
     assert [name for name, verb in verbs(owner) if not inspect.getdoc(verb)] == []
 
 
-def test_help_shows_the_arguments_of_a_fault() -> None:
+def test_the_signature_of_faults_add_lists_all_arguments() -> None:
     with Broker() as broker:
         signature = inspect.signature(broker.faults.add)
         assert list(signature.parameters) == list(WORDS)

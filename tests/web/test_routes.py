@@ -120,7 +120,7 @@ def test_arguments_of_a_route_are_read_from_the_json_body(kettles: Asking) -> No
     assert kettles.post("/k/heat", {"to": 90, "within": "2 s"}).json["lines"][2] == "2 s"
 
 
-def test_the_owner_of_a_method_is_made_from_the_path(kettles: Asking) -> None:
+def test_the_object_of_a_routed_method_is_made_from_the_path(kettles: Asking) -> None:
     assert kettles.post("/k/blue%2Fone/heat", {"to": 1, "shape": "flat"}).json["lines"] == [
         *("blue/one", "1", "1 s", "flat"),
     ]

@@ -64,7 +64,9 @@ def test_config_append_and_subtract_require_a_list(kind: ChangeKind, name: str) 
 
 
 @given(texts, texts)
-def test_config_differences_turn_the_old_configs_into_the_new(before: dict[str, str], after: dict[str, str]) -> None:
+def test_applying_the_config_changes_turns_the_old_configs_into_the_new(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
     changed = find_config_changes(before, after)
     result = {**before, **{name: text for name, text in changed.items() if text is not None}}
     for name, text in changed.items():
@@ -74,7 +76,7 @@ def test_config_differences_turn_the_old_configs_into_the_new(before: dict[str, 
     assert all(before.get(name) != text for name, text in changed.items())
 
 
-def test_required_configs_are_set_to_false_instead_of_removed() -> None:
+def test_record_attributes_elide_is_set_to_false_instead_of_removed() -> None:
     elide = "record.attributes.elide"
     assert find_config_changes({elide: "true"}, {}) == {elide: "false"}
     assert find_config_changes({elide: "false"}, {elide: "true"}) == {elide: "true"}

@@ -78,5 +78,5 @@ def test_inconsistent_group_settings_are_rejected(wrong: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("policy", ["disabled", "Upgrade", "DOWNGRADE", "bidirectional"])
-def test_policy_names_are_case_insensitive(policy: str) -> None:
+def test_migration_policy_names_are_case_insensitive(policy: str) -> None:
     assert Settings({"group.consumer.migration.policy": policy})["group.consumer.migration.policy"] == policy

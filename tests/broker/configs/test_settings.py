@@ -206,12 +206,12 @@ def test_an_override_comes_first_among_the_synonyms() -> None:
     ]
 
 
-def test_hours_alone_are_no_synonym_of_milliseconds_as_in_kafka() -> None:
+def test_segment_ms_that_comes_from_log_roll_hours_has_no_synonyms_as_in_kafka() -> None:
     described = entry(Settings({"log.roll.hours": "2"}).describe_topic_configs({}), "segment.ms")
     assert (described.value, described.source, described.synonyms) == (str(2 * HOUR_MS), DEFAULT, ())
 
 
-def test_settings_in_milliseconds_have_those_in_hours_as_synonyms() -> None:
+def test_a_broker_setting_in_milliseconds_has_the_one_in_hours_as_a_synonym() -> None:
     described = entry(Settings({"log.roll.ms": "5"}).describe_broker_configs(), "log.roll.ms")
     assert (described.value, described.source) == ("5", STATIC)
     assert described.synonyms == (

@@ -65,7 +65,7 @@ def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: Con
         ("listener.name.x.max.connections.per.ip", False),
     ],
 )
-def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
+def test_only_some_settings_of_a_listener_have_an_effect(name: str, acts: bool) -> None:
     assert find_broker_setting_declaration(name).has_effect is acts
 
 
@@ -114,7 +114,7 @@ def test_the_fallback_of_an_effective_setting_is_an_effective_broker_setting() -
             assert factor >= 1 and BROKER_SETTINGS[name].has_effect == row.has_effect
 
 
-def test_every_topic_setting_has_a_value_without_a_broker_setting() -> None:
+def test_every_topic_setting_has_a_default_of_its_own_or_of_a_broker_setting() -> None:
     for row in TOPIC_SETTINGS.values():
         defaults = [row.default, *(BROKER_SETTINGS[name].default for name, _ in row.fallbacks)]
         assert row.internal or any(default is not None for default in defaults)

@@ -46,7 +46,7 @@ def test_one_of_two_concurrently_created_colliding_names_is_rejected(harness: Ha
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
-def test_a_topic_is_created_even_if_the_steps_after_its_record_do_not_run(tmp_path: Path) -> None:
+def test_a_topic_is_usable_even_if_its_creation_is_abandoned_after_its_record(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
@@ -59,7 +59,7 @@ def test_a_topic_is_created_even_if_the_steps_after_its_record_do_not_run(tmp_pa
         assert harness.partition("t").log.log_end_offset == 1
 
 
-def test_a_topic_creation_considers_concurrent_changes_and_leaving_brokers(tmp_path: Path) -> None:
+def test_a_topic_creation_takes_account_of_configs_and_brokers_that_change_meanwhile(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         steps = cluster.controller.create_topic_in_steps("t", 2, 2)
@@ -219,7 +219,7 @@ def test_topics_created_during_a_config_change_have_the_new_settings(harness: Ha
     assert intervals(harness) == {9}
 
 
-def test_partitions_of_a_deleted_topic_are_freed_in_steps(harness: Harness) -> None:
+def test_memory_of_the_partitions_of_a_deleted_topic_is_released_in_steps(harness: Harness) -> None:
     controller = harness.cluster.controller
     controller.create_topic("t", 50)
 
@@ -238,7 +238,7 @@ def test_partitions_of_a_deleted_topic_are_freed_in_steps(harness: Harness) -> N
     assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
 
 
-def test_the_later_of_two_concurrent_changes_wins(harness: Harness) -> None:
+def test_the_later_of_two_concurrent_config_changes_wins(harness: Harness) -> None:
     controller = harness.cluster.controller
     controller.create_topic("t", 250)
     first = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
@@ -248,7 +248,7 @@ def test_the_later_of_two_concurrent_changes_wins(harness: Harness) -> None:
     assert intervals(harness) == {7}
 
 
-def test_each_partition_uses_its_leaders_settings_after_an_incremental_change(tmp_path: Path) -> None:
+def test_changed_settings_of_one_broker_apply_only_to_partitions_that_it_leads(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", 250)
         run_all_steps(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))

@@ -95,7 +95,7 @@ def test_offline_brokers_are_fenced(tmp_path: Path) -> None:
         assert sorted(one.broker_id for one in recorded(harness, BrokerRegistrationChangeRecord)) == [1, 2, 3]
 
 
-def test_log_directories_are_registered_for_one_node_only(tmp_path: Path) -> None:
+def test_shared_log_directories_are_registered_only_for_the_first_node(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         first, second = recorded(harness, RegisterBrokerRecord)
         directory_id = parse_uuid(harness.logs.directories[0].directory_id)

@@ -14,7 +14,7 @@ def values() -> ValuesByPartition[int]:
     return ValuesByPartition(lambda key: len(key) % 3)
 
 
-def test_values_by_partition_behave_as_a_mapping(values: ValuesByPartition[int]) -> None:
+def test_values_by_partition_behave_like_a_dict(values: ValuesByPartition[int]) -> None:
     expected: dict[str, int] = {}
     for number in range(1000):
         values[str(number)] = expected[str(number)] = number

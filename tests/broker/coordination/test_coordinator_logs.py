@@ -98,7 +98,7 @@ def test_the_smallest_hash_maps_to_partition_0(harness: Harness) -> None:
     assert made(harness).get_partition_index("polygenelubricants") == 0
 
 
-def test_the_existing_topic_determines_the_partition_count(harness: Harness) -> None:
+def test_the_partition_count_of_an_existing_topic_overrides_the_setting(harness: Harness) -> None:
     made(harness)
     harness.restart(settings={"offsets.topic.num.partitions": "7"})
     assert made(harness).get_partition_index("group") == 98629247 % 5
@@ -166,7 +166,7 @@ def test_a_corrupt_batch_is_skipped(harness: Harness, caplog: pytest.LogCaptureF
     assert f"{NAME}-0: the batch at offset 1 is skipped" in caplog.text
 
 
-def test_transactional_records_are_replayed_with_producers_and_markers_with_outcomes(harness: Harness) -> None:
+def test_replayed_transactional_records_have_their_producer_and_markers_their_outcome(harness: Harness) -> None:
     made(harness)
     kept = harness.partition(NAME).log
     for batch in (

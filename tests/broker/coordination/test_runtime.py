@@ -226,7 +226,7 @@ def test_loading_an_unreadable_shard_is_retried_immediately_after_a_leader_chang
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_a_shard_is_reloaded_although_its_topic_has_grown(harness: Broken) -> None:
+def test_a_shard_is_reloaded_although_partitions_were_added_to_its_topic(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
@@ -265,7 +265,7 @@ def test_a_coordinator_topic_deleted_before_a_reload_leaves_no_offsets(harness: 
     assert commit(harness, "g", ("t", 0, 1)) == [OK]
 
 
-def test_iterating_over_groups_yields_only_existing_groups(harness: Broken) -> None:
+def test_iterating_over_groups_skips_groups_deleted_meanwhile(harness: Broken) -> None:
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
         harness.cluster.groups.find_or_make_classic_group(name)
@@ -278,7 +278,7 @@ def test_iterating_over_groups_yields_only_existing_groups(harness: Broken) -> N
     assert list(groups.iterate_present_values()) == []
 
 
-def test_an_empty_list_of_entries_records_nothing(harness: Broken) -> None:
+def test_appending_no_coordinator_records_writes_no_batch(harness: Broken) -> None:
     harness.cluster.groups.append_entries("g", [])
     assert harness.partition(GROUPS_TOPIC).log.next_offset == 0
 

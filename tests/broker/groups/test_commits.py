@@ -67,7 +67,7 @@ def limit_batches(harness: Harness, size_bytes: int) -> None:
     assert harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses[0].error_code == 0
 
 
-def test_a_commit_and_a_deletion_are_one_batch_each(harness: Harness) -> None:
+def test_an_offset_commit_and_an_offset_deletion_write_one_batch_each(harness: Harness) -> None:
     groups = harness.cluster.groups
     commit_at_once(groups, "g", [("t", 0, OFFSET), ("t", 1, OFFSET), ("u", 0, OFFSET)])
     delete_offsets_of_group(groups, groups.groups["g"], [("t", 0), ("u", 0)])
@@ -164,7 +164,7 @@ def test_a_topic_recreated_after_a_crash_during_its_deletion_has_no_offsets(
     assert offsets(harness) == []
 
 
-def test_offsets_of_deleted_topics_and_groups_are_removed_even_if_batches_are_limited(harness: Harness) -> None:
+def test_offsets_of_deleted_topics_and_groups_are_removed_even_if_they_exceed_a_batch(harness: Harness) -> None:
     harness.create_topic("wide", 60)
     places = [("wide", partition) for partition in range(60)]
     for group in ("g", "h"):

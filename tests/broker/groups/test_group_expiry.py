@@ -69,7 +69,7 @@ def test_offsets_of_a_group_without_members_expire_after_their_last_commit(harne
     assert group_of(harness) is None
 
 
-def test_offsets_of_a_group_that_became_empty_expire_together(harness: Harness) -> None:
+def test_offsets_of_a_group_expire_a_retention_time_after_it_became_empty(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5))
     group = group_of(harness)
     assert group is not None

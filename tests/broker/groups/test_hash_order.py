@@ -17,9 +17,9 @@ def test_groups_are_listed_in_kafkas_hash_order() -> None:
     ]
 
 
-def test_of_group_ids_in_one_hash_slot_the_last_added_comes_first() -> None:
+def test_group_ids_in_one_hash_slot_are_listed_latest_first() -> None:
     assert list(iterate_in_hash_order({"member-1": 1, "member-2": 2})) == [2, 1]
 
 
-def test_no_groups_have_an_empty_hash_order() -> None:
+def test_the_hash_order_of_no_groups_is_empty() -> None:
     assert list(iterate_in_hash_order({})) == []

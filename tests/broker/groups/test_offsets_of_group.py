@@ -45,7 +45,7 @@ def test_an_offset_of_a_recreated_topic_is_not_found(offsets: CommittedOffsets) 
     assert offsets.find_offset("t", 0, OTHER_ID) == unnamed
 
 
-def test_a_topic_has_offsets_of_its_own_id_and_those_without_an_id(offsets: CommittedOffsets) -> None:
+def test_offsets_of_a_topic_include_those_with_its_id_and_those_without_an_id(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 2, committed())
     offsets.apply_offset("t", 0, committed(topic_id=bytes(16)))
     offsets.apply_offset("t", 1, committed(topic_id=OTHER_ID))

@@ -155,7 +155,9 @@ def test_an_invalid_delete_filter_does_not_affect_the_next_one(authorized: Harne
     ]
 
 
-def test_too_many_changes_at_once_are_rejected_together(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_acl_changes_in_a_request_are_all_rejected(
+    authorized: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create(authorized, creation("a"), creation("b"), creation("c"))
     monkeypatch.setattr(handlers, "MAX_CHANGES", 2)
     message = "Unable to perform excessively large batch operation."

@@ -71,7 +71,7 @@ def test_a_valid_client_software_name_is_logged(harness: Harness, name: str) -> 
         ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
     ],
 )
-def test_a_client_of_another_node_gets_rebootstrap_required(
+def test_a_client_that_expects_another_cluster_or_node_gets_rebootstrap_required(
     harness: Harness, cluster_id: str | None, node_id: int, code: ErrorCode
 ) -> None:
     """The empty id stands for the cluster's own."""

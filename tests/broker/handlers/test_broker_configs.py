@@ -56,7 +56,7 @@ def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> No
     assert topic.partition("t").log.settings.max_message_bytes == 300
 
 
-def test_a_broker_list_is_appended_to_its_default(harness: Harness) -> None:
+def test_appending_to_an_unset_broker_list_extends_its_default(harness: Harness) -> None:
     assert alter(harness, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
     assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
 
@@ -124,7 +124,7 @@ def test_a_new_topic_uses_its_leaders_settings_immediately(tmp_path: Path) -> No
         assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
 
 
-def test_changing_a_setting_of_the_first_broker_only_is_logged(
+def test_setting_a_process_wide_config_on_a_broker_other_than_the_first_logs_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):

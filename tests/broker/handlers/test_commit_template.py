@@ -65,7 +65,7 @@ def offsets(harness: Harness) -> list[int]:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_a_template_makes_the_header_that_decoding_its_batch_returns(harness: Harness, partitions: int) -> None:
+def test_a_batch_header_made_by_a_template_equals_the_decoded_header(harness: Harness, partitions: int) -> None:
     client = harness.client()
     for number in range(2):
         client.send(request(harness, 9, number, partitions), 9)

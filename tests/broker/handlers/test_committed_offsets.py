@@ -117,7 +117,7 @@ def test_only_the_coordinator_answers_offset_fetch(tmp_path: Path, version: int)
 
 
 @pytest.mark.parametrize(("version", "passes"), [(0, 2), (7, 2), (10, 1)])
-def test_a_long_list_of_partitions_is_processed_in_steps(
+def test_an_offset_fetch_of_many_partitions_is_processed_in_steps(
     harness: Harness, topic_id: bytes, version: int, passes: int
 ) -> None:
     indexes = list(range(900))

@@ -101,7 +101,7 @@ def test_partition_max_bytes_counts_the_converted_batches(eliding: Harness) -> N
     assert (len(found), elided) == (4, [False])
 
 
-def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
+def test_elision_leaves_markers_and_read_committed_fetches_unchanged(eliding: Harness) -> None:
     marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     log = eliding.partition("t").log
     append(log, build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
@@ -120,7 +120,7 @@ def test_topics_without_elision_store_batches_unchanged(harness: Harness) -> Non
     assert fetched(answer) == (RECORDS, [False])
 
 
-def test_an_unsupported_attributes_bit_is_cleared(harness: Harness) -> None:
+def test_an_elision_bit_set_by_a_client_is_cleared_in_a_topic_without_elision(harness: Harness) -> None:
     harness.create_topic("t")
     data = build_batch(RECORDS)
     data[22] |= ELIDED_BIT

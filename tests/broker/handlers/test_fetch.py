@@ -69,7 +69,7 @@ def test_the_partitions_share_the_limit_of_the_request(filled: Harness) -> None:
     assert [values_in(answer) for answer in answers.values()] == [["a", "b"], ["x"]]
 
 
-def test_the_brokers_own_limit_applies(tmp_path: Path) -> None:
+def test_the_brokers_fetch_max_bytes_limits_a_fetch(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"fetch.max.bytes": "1024"}) as harness:
         harness.create_topic("t")
         for _ in range(3):

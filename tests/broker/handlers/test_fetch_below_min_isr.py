@@ -106,7 +106,7 @@ def test_hidden_records_do_not_count_for_the_minimum_of_a_delayed_fetch(harness:
     assert values_in(answers_in(harness, waiting.response())[PLACE]) == []
 
 
-def test_the_latest_offset_is_the_high_watermark(harness: Harness) -> None:
+def test_the_latest_offset_is_the_high_watermark_below_min_isr(harness: Harness) -> None:
     leave(harness, 2, 3)
     assert produce(harness, "b") == ErrorCode.NONE
     topic = ListOffsetsRequest.ListOffsetsTopic

@@ -84,7 +84,7 @@ def test_a_changed_log_start_offset_is_sent(topics: Harness) -> None:
     assert session() == {}
 
 
-def test_partition_errors_are_sent_each_time_and_their_end_once(topics: Harness) -> None:
+def test_a_session_sends_partition_errors_in_each_response_and_their_end_once(topics: Harness) -> None:
     session = Session(topics)
     out_of_range = {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
     assert session({("t", 0): 9}) == out_of_range
@@ -93,7 +93,7 @@ def test_partition_errors_are_sent_each_time_and_their_end_once(topics: Harness)
     assert session() == {}
 
 
-def test_an_unknown_topic_in_a_session_is_an_error_each_time(topics: Harness) -> None:
+def test_a_session_reports_an_unknown_topic_in_each_response_until_it_exists(topics: Harness) -> None:
     session = Session(topics, LAST_BY_NAME)
     unknown = {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert session({("nowhere", 0): 0}) == unknown

@@ -207,7 +207,7 @@ def test_records_before_a_zstd_batch_are_returned_before_the_error(harness: Harn
     assert fetch(harness, {("t", 0): 1}, version=2)["t", 0].error_code == UNSUPPORTED_CODEC
 
 
-def test_each_partition_gets_a_batch_if_a_request_has_no_limit(harness: Harness) -> None:
+def test_each_partition_gets_a_batch_in_fetch_versions_without_a_total_limit(harness: Harness) -> None:
     harness.create_topic("t", 2)
     for partition in (0, 1):
         harness.produce("t", "x" * 100, "y" * 100, partition=partition)
@@ -287,7 +287,7 @@ def test_old_message_formats_survive_a_restart(mixed: Harness) -> None:
 LARGE = {"max_bytes": 16 << 20, "partition_max_bytes": 16 << 20}
 
 
-def test_a_request_converts_only_a_bounded_number_of_bytes(harness: Harness) -> None:
+def test_a_fetch_converts_only_a_bounded_number_of_bytes(harness: Harness) -> None:
     value = "x" * (MAX_CONVERTED_BYTES * 2 // 5)
     harness.create_topic("t", 2)
     for partition in (0, 1):

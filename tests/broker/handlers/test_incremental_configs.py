@@ -30,7 +30,7 @@ DONE = (ErrorCode.NONE, None)
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_group_settings_take_effect_immediately_and_are_kept(harness: Harness, crash: bool) -> None:
+def test_group_settings_take_effect_immediately_and_survive_a_restart(harness: Harness, crash: bool) -> None:
     alter(harness, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"))
     assert (get_group_config(harness.cluster, "g", SESSION), get_group_config(harness.cluster, "h", SESSION)) == (
         50_000,
@@ -119,7 +119,9 @@ def test_logger_levels_have_kafkas_names(harness: Harness, logger: logging.Logge
     assert (found.config_type, found.synonyms, found.documentation, found.read_only) == (0, [], None, False)
 
 
-def test_logger_levels_are_not_recorded_and_can_be_only_validated(harness: Harness, logger: logging.Logger) -> None:
+def test_logger_levels_are_not_recorded_and_validate_only_changes_none(
+    harness: Harness, logger: logging.Logger
+) -> None:
     end = harness.cluster.metadata_log.storage.log_end_offset
     assert alter(harness, BROKER_LOGGER, "1", (logger.name, SET, "ERROR"), validate_only=True) == DONE
     assert logger.level == logging.NOTSET

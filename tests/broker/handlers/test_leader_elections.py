@@ -99,7 +99,7 @@ def test_an_unclean_election_takes_any_replica_that_is_online(tmp_path: Path) ->
         assert harness.produce("t", "v") == 0
 
 
-def test_an_offline_log_has_no_preferred_leader(harness: Harness) -> None:
+def test_no_leader_is_elected_for_a_partition_whose_log_is_offline(harness: Harness) -> None:
     create(harness, [1])
     harness.partition("t").log.offline = "t-0 is offline"
     assert elect(harness, {"t": [0]})["t", 0][0] == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -163,7 +163,7 @@ def test_a_partition_whose_nodes_are_offline_has_no_leader(tmp_path: Path, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_version_0_returns_only_online_replicas_and_reports_missing_ones(tmp_path: Path, version: int) -> None:
+def test_metadata_version_0_lists_only_online_replicas_and_reports_missing_ones(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", replicas=3)
         harness.restart(nodes=[1, 2])

@@ -167,7 +167,7 @@ def test_invalid_replicas_are_rejected(harness: Harness, replicas: list[int], me
     assert state(harness) == ([1], [1], 1, 0)
 
 
-def test_the_replication_factor_is_kept_if_required(tmp_path: Path) -> None:
+def test_a_change_of_the_replication_factor_is_rejected_if_the_request_disallows_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2], [1, 2])
         refused = (ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 2 to 1")
@@ -177,7 +177,7 @@ def test_the_replication_factor_is_kept_if_required(tmp_path: Path) -> None:
         assert state(harness)[:3] == ([2], [2], 2)
 
 
-def test_an_ongoing_reassignment_determines_the_replication_factor(tmp_path: Path) -> None:
+def test_the_replication_factor_to_keep_is_that_of_the_ongoing_reassignment(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[1, 2])

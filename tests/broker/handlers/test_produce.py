@@ -113,7 +113,7 @@ def test_each_partition_of_several_topics_is_answered(harness: Harness) -> None:
     ("count", "size"), [(3, 1), (60, 1), (3, 30_000)], ids=["few small ones", "many", "large ones"]
 )
 @pytest.mark.parametrize(("sent", "stored_as"), [(0, "producer"), (1, "producer"), (0, "gzip")])
-def test_few_small_plain_batches_are_not_split_into_steps(
+def test_only_few_small_uncompressed_batches_are_appended_in_one_step(
     harness: Harness, count: int, size: int, sent: int, stored_as: str
 ) -> None:
     harness.create_topic("t", count, compression_type=stored_as)
@@ -261,7 +261,7 @@ def test_a_batch_validated_for_a_replaced_log_is_not_appended_to_its_successor(
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_records_of_a_produce_that_waits_for_its_turn_are_not_overwritten(harness: Harness, partitions: int) -> None:
+def test_the_next_request_does_not_overwrite_records_of_a_waiting_produce(harness: Harness, partitions: int) -> None:
     harness.create_topic("t", 2)
     turns: list[Callable[[], None]] = []
     slicer = Slicer(turns.append)

@@ -88,7 +88,7 @@ AUTHORIZER = {
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
-def test_a_rejected_produce_is_cached_until_it_is_authorized(
+def test_a_cached_rejection_of_a_produce_ends_once_it_is_authorized(
     tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")

@@ -100,7 +100,7 @@ def test_a_filter_finds_the_entities_that_match_all_its_components(
     assert set(describe(full, *components, strict=strict)) == found
 
 
-def test_quotas_are_changed_and_removed_without_redundant_records(full: Harness) -> None:
+def test_quotas_are_changed_and_removed_and_unchanged_ones_write_no_record(full: Harness) -> None:
     log = full.cluster.metadata_log.storage
     end = log.log_end_offset
     assert alter(full, entry(ANN, producer_byte_rate=1000.0)) == [(ErrorCode.NONE, None)]
@@ -120,7 +120,7 @@ def test_an_invalid_quota_value_is_rejected(harness: Harness, value: float) -> N
     assert (code, describe(harness)) == (INVALID, {})
 
 
-def test_each_answer_names_its_quota_entity(harness: Harness) -> None:
+def test_each_entry_of_an_alter_client_quotas_response_names_its_entity(harness: Harness) -> None:
     changes = entry((("user", "ann"), ("client-id", None))), entry((("ip", "::1"),))
     answer = harness.request(AlterClientQuotasRequest(entries=list(changes)))
     named = [[(part.entity_type, part.entity_name) for part in one.entity] for one in answer.entries]

@@ -57,7 +57,7 @@ def full_disk(*_: object) -> None:
     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
 
-def test_a_setting_in_hours_is_the_source_of_the_one_in_milliseconds(tmp_path: Path) -> None:
+def test_segment_ms_of_a_created_topic_has_the_source_of_log_roll_hours(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.roll.hours": "2"}) as harness:
         configs = {config.name: config for config in create(harness, topic("t"))["t"].configs}
         assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("7200000", STATIC)

@@ -100,7 +100,7 @@ def test_verify_only_answers_which_partitions_are_in_the_transaction(
 
 @OF_BROKERS
 @pytest.mark.parametrize("verify_only", [True, False])
-def test_each_transaction_is_rejected_separately(
+def test_add_partitions_to_txn_rejects_each_transaction_separately(
     harness: Harness, producer: TransactionalProducer, version: int, verify_only: bool
 ) -> None:
     stranger = TransactionalProducer(harness, "stranger")
@@ -303,7 +303,7 @@ def test_each_replica_of_a_partition_describes_its_producers(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_commits_of_an_unknown_group_in_a_transaction_depend_on_the_api_version(
+def test_the_error_for_a_transactional_commit_of_an_unknown_group_depends_on_the_version(
     harness: Harness, producer: TransactionalProducer, version: int, code: ErrorCode
 ) -> None:
     assert offset_codes(harness, producer, version, generation_id_or_member_epoch=0) == [code]

@@ -80,7 +80,7 @@ def test_each_node_has_its_own_cordoned_directories(spread: Harness) -> None:
         assert partition.replicas == [2] or lies_in == "two"
 
 
-def test_the_first_replica_chooses_the_directory_if_the_replicas_cordon_all(spread: Harness) -> None:
+def test_only_the_first_replicas_cordons_apply_if_the_replicas_together_cordon_all(spread: Harness) -> None:
     cordon(spread, "one")
     cordon(spread, "two", node=2)
     spread.create_topic("t", partitions=4, replicas=2)
@@ -99,7 +99,7 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(spread: Ha
         check_replicas_of_partition(spread.cluster, [1, 2])
 
 
-def test_a_cordoned_broker_that_is_away_gets_no_replicas(spread: Harness) -> None:
+def test_a_cordoned_broker_that_is_offline_gets_no_replicas(spread: Harness) -> None:
     cordon(spread, "*", node=2)
     spread.restart(nodes=[1])
     with pytest.raises(KafkaError, match="only 1 broker"):
@@ -158,7 +158,9 @@ def test_a_cordoned_directory_may_be_removed_from_log_dirs(spread: Harness) -> N
     spread.create_topic("t")
 
 
-def test_cordoning_a_single_node_logs_no_warning(spread: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_cordoning_directories_of_one_of_several_nodes_logs_no_warning(
+    spread: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         cordon(spread, "one", node=2)
     assert not caplog.records

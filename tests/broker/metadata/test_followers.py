@@ -64,7 +64,7 @@ def test_a_follower_serves_fetches_without_a_leader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rack_of", ["follower", "leader", "nobody", ""])
-def test_a_leader_returns_only_a_follower_in_the_clients_rack(tmp_path: Path, rack_of: str) -> None:
+def test_a_leader_sends_consumers_only_to_a_follower_in_their_rack(tmp_path: Path, rack_of: str) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         leader, follower = harness.partition("t").leader_id, followers(harness)[0]
         racks = {"follower": harness.cluster.nodes[follower].rack, "leader": harness.cluster.nodes[leader].rack}

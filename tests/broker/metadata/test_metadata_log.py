@@ -124,7 +124,9 @@ def test_an_unfinished_metadata_transaction_is_aborted_by_the_next_leader(harnes
         ([ABORT], "a transaction ends that has not begun"),
     ],
 )
-def test_unbalanced_transaction_records_are_rejected(log: MetadataLog, messages: list[Message], reason: str) -> None:
+def test_metadata_transactions_that_nest_or_end_without_a_begin_are_rejected(
+    log: MetadataLog, messages: list[Message], reason: str
+) -> None:
     log.append_messages(messages, 5, LEVEL)
     with pytest.raises(MetadataError, match=reason):
         replayed(log)
@@ -335,7 +337,7 @@ def test_a_torn_end_is_truncated_after_a_crash_and_earlier_records_are_kept(harn
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_a_log_that_depends_on_a_missing_snapshot_is_not_complete(log: MetadataLog) -> None:
+def test_a_metadata_log_that_begins_after_a_missing_snapshot_is_rejected(log: MetadataLog) -> None:
     log.append_messages([TOPIC], 5, LEVEL)
     log.storage.roll_segment_if_used()
     log.storage.delete_records_before(1)

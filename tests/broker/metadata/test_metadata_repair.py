@@ -110,7 +110,7 @@ def test_a_repair_without_confirmation_changes_nothing(data: Path) -> None:
     assert files(data) == before
 
 
-def test_a_flipped_offset_bit_loses_no_records(data: Path) -> None:
+def test_repairing_a_flipped_bit_in_an_offset_loses_no_records(data: Path) -> None:
     position, content = middle_batch((data / LOG).read_bytes()), (data / LOG).read_bytes()
     offset = int.from_bytes(content[position : position + 8], "big")
     misnumbered(data)
@@ -129,7 +129,7 @@ def test_lost_offsets_between_segments_are_reported(data: Path) -> None:
     assert any("offsets 0 to 6 are missing" in step for step in repair(data, apply=False))
 
 
-def test_a_repair_without_a_metadata_log_keeps_no_old_copy(data: Path) -> None:
+def test_a_repair_of_a_missing_metadata_log_writes_one_and_keeps_no_old_copy(data: Path) -> None:
     gone(data)
     steps = repair(data, apply=False)
     assert not any("old one" in step for step in steps)

@@ -70,7 +70,7 @@ def test_a_client_with_another_leader_epoch_is_rejected(epoch: int, code: ErrorC
     assert raised.value.code == code
 
 
-def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
+def test_all_waiters_of_a_partition_are_woken_even_if_they_leave_meanwhile() -> None:
     partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
     woken = []
 

@@ -45,6 +45,6 @@ def test_an_election_keeps_the_voters_and_the_file_version() -> None:
         b'{"leaderId":0,"leaderEpoch":1,"data_version":2}',
     ],
 )
-def test_any_other_quorum_state_text_is_rejected(text: bytes) -> None:
+def test_an_invalid_quorum_state_text_is_rejected(text: bytes) -> None:
     with pytest.raises(MalformedQuorumState):
         parse_quorum_state(text)

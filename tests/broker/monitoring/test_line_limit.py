@@ -69,7 +69,7 @@ def test_other_log_lines_are_not_limited_during_a_flood_of_one_kind(
     assert len(caplog.records) == LINES + 3
 
 
-def test_critical_lines_and_those_about_files_are_always_logged(
+def test_critical_log_lines_and_those_of_the_storage_are_not_limited(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(100):

@@ -83,7 +83,9 @@ def test_a_host_header_of_another_site_is_rejected(run: Run, path: str) -> None:
         ("GET", "/metric", 404, b"The metrics are at /metrics.\n"),
     ],
 )
-def test_an_http_client_gets_only_the_metrics(run: Run, method: str, path: str, status: int, body: bytes) -> None:
+def test_the_metrics_server_serves_only_metrics_and_probes(
+    run: Run, method: str, path: str, status: int, body: bytes
+) -> None:
     async def talk() -> tuple[int, bytes, str]:
         server, address = await started()
 

@@ -92,7 +92,7 @@ def test_a_token_and_the_next_request_may_arrive_byte_by_byte(client: SaslClient
     assert answers.startswith(PREFIX.pack(0)) and len(answers) > 20
 
 
-def test_a_token_may_be_shorter_than_a_request(harness: Harness, client: SaslClient) -> None:
+def test_a_sasl_token_may_be_shorter_than_any_request(harness: Harness, client: SaslClient) -> None:
     assert client.handshake(version=0).error_code == 0
     client.send_token(b"\0bob\0b"[:6])
     assert principal(client) == "User:bob"

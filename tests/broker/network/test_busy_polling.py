@@ -65,7 +65,7 @@ def test_another_read_restarts_the_polling_time() -> None:
     assert loop.sleeps
 
 
-def test_several_reads_of_a_turn_schedule_one_poll() -> None:
+def test_several_reads_in_one_turn_of_the_event_loop_schedule_one_poll() -> None:
     loop = Loop()
     for _ in range(3):
         loop.polling.keep_polling_after_read()
@@ -130,7 +130,7 @@ def test_an_event_loop_rarely_polls_for_clients_that_think_longer_than_it_polls(
         poll_in_vain(loop)
 
 
-def test_an_event_loop_polls_after_each_read_again_once_a_trial_has_found_one() -> None:
+def test_an_event_loop_polls_after_each_read_again_once_a_trial_poll_succeeds() -> None:
     loop = Loop()
     for _ in range(VAIN_PERIODS):
         poll_in_vain(loop)

@@ -439,7 +439,7 @@ def test_deferred_responses_that_congest_the_output_stop_further_requests() -> N
     assert numbers(talk.outlet.sent) == [0, 1, 2]
 
 
-def test_a_failed_connection_forgets_its_delayed_request() -> None:
+def test_closing_a_connection_after_a_failure_closes_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 0))
     talk.connection.close_after_failure()

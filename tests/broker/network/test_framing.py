@@ -76,7 +76,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
     assert budget.held_bytes == 4 + total_bytes
 
 
-def test_received_bytes_count_even_without_room_for_more() -> None:
+def test_received_bytes_count_towards_the_frame_budget_even_if_it_is_exhausted() -> None:
     budget = FrameBudget(limit_bytes=0)
     first, second = large_frame(budget), large_frame(budget, 100_000)
     assert first.grow_buffer() and not second.grow_buffer()
@@ -84,7 +84,7 @@ def test_received_bytes_count_even_without_room_for_more() -> None:
     assert budget.full
 
 
-def test_a_frame_completes_byte_by_byte() -> None:
+def test_a_frame_that_arrives_byte_by_byte_becomes_complete() -> None:
     content = pack(">i", 9) + b"123456789"
     frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget(), nobody)
     for byte in content[1:]:
@@ -147,7 +147,7 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     assert budget.held_bytes == 0 and not budget.full
 
 
-def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
+def test_the_next_frame_may_grow_once_the_oldest_is_complete() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
     while done.grow_buffer() and not done.is_complete:
@@ -193,7 +193,7 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     assert woken == ["near", "far"], "it is the oldest now"
 
 
-def test_large_frames_leave_small_ones_their_share() -> None:
+def test_small_frames_grow_while_large_ones_exhaust_the_budget() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
     assert [frame.grow_buffer() for frame in hogs] == [True, False, False, False, False]
@@ -249,7 +249,7 @@ class Crowd:
         return frame
 
 
-def test_frames_that_stalled_longest_are_closed_first_to_make_room() -> None:
+def test_the_longest_stalled_frames_are_closed_first_to_free_memory() -> None:
     crowd = Crowd()
     for name in "abc":
         crowd.frame(name, 170_000)
@@ -259,7 +259,7 @@ def test_frames_that_stalled_longest_are_closed_first_to_make_room() -> None:
     assert (crowd.gone, crowd.woken) == (["a"], ["working"])
 
 
-def test_growing_frames_keep_their_memory_and_stalled_ones_do_not() -> None:
+def test_only_frames_that_grow_too_slowly_are_closed_to_free_memory() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)

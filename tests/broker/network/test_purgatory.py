@@ -136,7 +136,7 @@ def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harne
     assert budget.purgatory.held_bytes == 0
 
 
-def test_a_request_answered_before_it_is_given_up_keeps_its_connection(harness: Harness) -> None:
+def test_a_delayed_request_beyond_the_limit_keeps_its_connection_if_answered_in_time(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 150 * KIB
@@ -158,7 +158,7 @@ def large_produce(acks: int = -1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[data])])
 
 
-def test_a_large_request_that_needs_one_slice_gives_its_frame_back(harness: Harness) -> None:
+def test_a_large_request_that_needs_one_slice_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t")
     client = harness.client()
     client.send(large_produce(), 9)
@@ -167,7 +167,7 @@ def test_a_large_request_that_needs_one_slice_gives_its_frame_back(harness: Harn
     assert client.connection._budget.held_bytes == 0
 
 
-def test_a_large_request_that_needs_several_slices_gives_its_frame_back(harness: Harness) -> None:
+def test_a_large_request_that_needs_several_slices_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t")
     turns: list[Callable[[], None]] = []
     harness.dispatcher.slicer = Slicer(turns.append, now=count().__next__)
@@ -182,7 +182,7 @@ def test_a_large_request_that_needs_several_slices_gives_its_frame_back(harness:
     assert client.connection._budget.held_bytes == 0
 
 
-def test_a_large_request_that_cannot_be_answered_gives_its_frame_back(harness: Harness) -> None:
+def test_a_large_request_that_cannot_be_answered_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t", max_message_bytes="1000")
     client = harness.client()
     client.send(large_produce(acks=0), 9)
@@ -190,7 +190,7 @@ def test_a_large_request_that_cannot_be_answered_gives_its_frame_back(harness: H
     assert client.connection._budget.held_bytes == 0
 
 
-def test_a_large_request_whose_connection_fails_in_its_first_pause_gives_its_frame_back(harness: Harness) -> None:
+def test_a_large_request_whose_connection_fails_meanwhile_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t")
     soon: list[Callable[[], None]] = []
     harness.dispatcher.slicer = Slicer(soon.append, now=count().__next__)

@@ -123,7 +123,7 @@ async def receive(loop: asyncio.AbstractEventLoop, client: socket.socket, size: 
 
 @pytest.mark.parametrize("copies", [False, True], ids=["sendfile", "copy"])
 @pytest.mark.parametrize("receive_buffer_bytes", [0, 8192])
-def test_regions_and_bytes_arrive_in_order(
+def test_file_regions_and_bytes_of_a_response_arrive_in_order(
     run: Any, tmp_path: Path, content: bytes, copies: bool, receive_buffer_bytes: int
 ) -> None:
     source = random.Random(7)

@@ -55,7 +55,7 @@ def content(tmp_path: Path) -> Content:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("receive_buffer_bytes", [0, 8192])
-def test_bytes_and_regions_arrive_in_order(
+def test_file_regions_and_bytes_of_a_response_arrive_in_order_over_tls(
     run: Any, content: Content, version: ssl.TLSVersion, receive_buffer_bytes: int
 ) -> None:
     file, long = Disk().open(str(content.path)), content.data[:3_000_001]

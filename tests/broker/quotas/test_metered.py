@@ -9,7 +9,7 @@ from minibroker.broker.quotas import quota_manager
 from minibroker.broker.quotas.quota_manager import MeteredCoroutine, RequestUsage
 
 
-def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_time_in_which_a_handler_runs_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = 0
 
     async def handle() -> str:
@@ -30,7 +30,7 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     assert (end.value.value, usage.measure_request_time_ns()) == ("done", 12)
 
 
-def test_errors_sent_to_a_metered_handler_and_its_close_reach_the_handler_within() -> None:
+def test_a_metered_coroutine_passes_thrown_errors_and_its_close_to_the_handler() -> None:
     told: list[str] = []
 
     async def handle() -> None:

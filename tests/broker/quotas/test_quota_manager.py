@@ -82,7 +82,7 @@ def test_the_most_specific_quota_applies(first: int) -> None:
     assert find_quota_of_client(quotas, "x", "u", "c") == (first, LEVELS[first][1])
 
 
-def test_quotas_of_others_have_no_effect() -> None:
+def test_quotas_of_other_users_and_client_ids_have_no_effect() -> None:
     quotas = {frozenset({("user", "v")}): {"x": 1.0}, frozenset({("client-id", "d")}): {"x": 1.0}}
     assert find_quota_of_client(quotas, "x", "u", "c") is None
 
@@ -218,7 +218,7 @@ def test_a_session_survives_a_throttled_response_and_sends_the_records_later(har
     assert values_in(answers_in(harness, answer)["t", 0]) == ["x" * 3000]
 
 
-def test_each_client_id_under_a_default_quota_has_its_own_window(harness: Harness, client: Client) -> None:
+def test_client_ids_under_a_default_quota_are_throttled_separately(harness: Harness, client: Client) -> None:
     set_quotas(harness, (("user", None), ("client-id", None)), producer_byte_rate=100)
     assert ask(client, produce_of({("t", 0): batch("x" * 2000)}), PRODUCE).throttle_time_ms > 0
     other = harness.client()

@@ -110,7 +110,9 @@ def test_each_api_has_its_handler_in_its_own_file(key: int) -> None:
     assert any(vars(module).get(handler.__name__) is handler for module in rooms)
 
 
-def test_a_handler_may_await_available_results(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_awaits_a_resolved_promise_is_answered_at_once(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         there: Promise[MetadataResponse] = Promise()
         there.resolve(MetadataResponse(cluster_id="at once"))

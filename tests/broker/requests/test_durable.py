@@ -160,7 +160,7 @@ def test_requests_without_a_change_are_answered_immediately(durability: Durabili
     assert not isinstance(harness.request(MetadataRequest(topics=None)), Waiting)
 
 
-def test_a_change_that_may_be_lost_closes_the_connection_and_rejects_later_ones(
+def test_a_metadata_change_whose_fsync_fails_closes_the_connection_and_rejects_later_ones(
     durability: Durability, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = durability.harness

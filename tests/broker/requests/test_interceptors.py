@@ -105,7 +105,7 @@ def test_hooks_are_called_around_the_handler_in_order(watched: Watched) -> None:
     ]
 
 
-def test_a_call_contains_its_request(watched: Watched) -> None:
+def test_the_call_given_to_a_hook_describes_its_request(watched: Watched) -> None:
     calls: list[Call] = []
     watched.first.on_before = calls.append
     watched.harness.clock.advance(40)
@@ -297,7 +297,7 @@ def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
     assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
 
 
-def test_a_hook_that_has_run_the_request_may_leave_its_response(watched: Watched) -> None:
+def test_a_hook_that_runs_the_handler_itself_needs_to_return_no_response(watched: Watched) -> None:
     async def run(call: Call) -> None:
         await call.run_hooks_and_handler()
 
@@ -307,7 +307,7 @@ def test_a_hook_that_has_run_the_request_may_leave_its_response(watched: Watched
     assert watched.hooks().count(("second", "before")) == 1
 
 
-def test_a_failing_hook_ends_the_request(watched: Watched) -> None:
+def test_a_request_whose_hook_fails_ends_as_lost_for_all_hooks(watched: Watched) -> None:
     def fail(*_: object) -> Any:
         raise ZeroDivisionError
 

@@ -32,7 +32,7 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
 
 
 @for_each("key", [key for key in SERVED if key not in WHOLE])
-def test_an_error_without_a_field_in_the_response_is_raised(key: Any) -> None:
+def test_an_error_is_raised_if_the_response_has_no_field_for_it(key: Any) -> None:
     with pytest.raises(KafkaError):
         Route(SERVED[key], SERVED[key].versions[-1]).make_refusal(ERROR)
 

@@ -81,7 +81,7 @@ def send(client: Client, value: str) -> Any:
     return response.responses[0].partition_responses[0]
 
 
-def test_a_produce_like_the_last_one_is_watched_but_not_decoded(
+def test_watching_a_produce_like_the_last_ones_does_not_decode_it(
     harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
@@ -148,7 +148,7 @@ def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
     assert harness.partition("t").log.log_end_offset == 4
 
 
-def test_a_commit_like_the_last_one_is_watched_but_not_decoded(
+def test_watching_a_commit_like_the_last_ones_does_not_decode_it(
     harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.coordinator("g")

@@ -73,7 +73,7 @@ def test_an_interceptor_may_shorten_but_not_extend_a_session(harness: Harness) -
     assert not asks(client, ANYTHING)
 
 
-def test_an_interceptor_may_reject_a_mechanism_and_hide_it(harness: Harness) -> None:
+def test_an_interceptor_may_reject_a_sasl_mechanism_and_hide_the_enabled_ones(harness: Harness) -> None:
     client = sasl_client(harness, Same(Verdict(is_refused=True), of_mechanisms=True))
     client.send(SaslHandshakeRequest(mechanism="PLAIN"))
     harness.clock.advance(DELAY_MS)

@@ -97,7 +97,7 @@ def test_malformed_first_messages_are_rejected(first: str) -> None:
         exchange().send(first.encode())
 
 
-def test_another_authorization_id_is_rejected() -> None:
+def test_an_authorization_id_that_differs_from_the_user_is_rejected() -> None:
     said = r"Client requested an authorization id \(bob\) that is different from the token's principal name \(alice\)"
     with pytest.raises(AuthenticationFailed, match=said):
         exchange().send(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode())

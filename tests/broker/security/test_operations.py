@@ -95,7 +95,7 @@ def _asked(harness: Harness, key: ApiKey) -> list[Any]:
     return [None if isinstance(answer, Waiting) else answer for answer in answers]
 
 
-def test_each_served_api_has_an_authorization_row(harness: Harness) -> None:
+def test_each_served_api_is_in_the_table_of_required_permissions(harness: Harness) -> None:
     assert set(SERVED) == set(REQUIRED) == set(REQUESTS)
 
 

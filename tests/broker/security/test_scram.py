@@ -157,7 +157,7 @@ def test_a_credential_of_one_mechanism_is_not_valid_for_the_other() -> None:
         running.send(client.send(challenge))
 
 
-def test_another_authorization_id_is_rejected() -> None:
+def test_an_authorization_id_that_differs_from_the_user_is_rejected() -> None:
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
         exchange(record("alice", "x")).send(b"n,a=bob,n=alice,r=c")
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
@@ -194,7 +194,7 @@ def test_malformed_first_messages_are_rejected(first: bytes) -> None:
 
 
 @pytest.mark.parametrize("extension", [b",tokenauth=false", b",x=y", b",x=y=z,abc=1"])
-def test_unknown_extensions_are_part_of_the_proof(extension: bytes) -> None:
+def test_a_scram_extension_that_the_client_did_not_sign_is_rejected(extension: bytes) -> None:
     running = exchange(record("alice", "right"))
     client = client_scram("sha256", "alice", "right")
     challenge = running.send(next(client) + extension)

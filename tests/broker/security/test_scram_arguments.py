@@ -13,7 +13,7 @@ from tests.cases import for_each
 SHA_256, SHA_512 = ScramMechanism
 
 
-def test_a_password_gets_a_random_salt() -> None:
+def test_a_scram_password_without_a_salt_gets_a_random_one() -> None:
     made, again = (parse_scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
     assert (made.name, made.mechanism, made.iterations) == ("alice", SHA_256, 4096)
     salted = salt_password(SHA_256, "alice-secret", made.salt, 4096)
@@ -21,7 +21,7 @@ def test_a_password_gets_a_random_salt() -> None:
     assert made.salt != again.salt
 
 
-def test_salt_and_iterations_may_be_given() -> None:
+def test_salt_and_iterations_of_a_scram_credential_may_be_given() -> None:
     made = parse_scram_credential(' SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",password="a=b"] ')
     salted = salt_password(SHA_512, "a=b", b"salt", 8192)
     assert made == make_scram_credential("alice", SHA_512, b"salt", 8192, salted)

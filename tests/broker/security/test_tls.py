@@ -54,7 +54,9 @@ def refusal(**more: str) -> str:
         ({"ssl_cipher_suites": f"{OLDER},{NEWER}"}, ("TLSv1_2", "TLSv1_3")),
     ],
 )
-def test_the_enabled_tls_versions_are_those_that_have_suites(more: dict[str, str], versions: tuple[str, str]) -> None:
+def test_enabled_protocols_and_cipher_suites_determine_the_tls_versions(
+    more: dict[str, str], versions: tuple[str, str]
+) -> None:
     made = context(**more)
     assert (made.minimum_version.name, made.maximum_version.name) == versions
 
@@ -160,7 +162,7 @@ def test_a_certificate_with_another_name_is_accepted_only_if_allowed(
             tls.make_tls_settings_if_changed(changed)
 
 
-def test_a_trust_store_cannot_be_added(tmp_path: Path) -> None:
+def test_a_trust_store_cannot_be_added_to_an_open_listener(tmp_path: Path) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
     more = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": authority.pem}
     with pytest.raises(SettingsError, match="has no trust store, and one cannot be added"):
@@ -175,7 +177,7 @@ def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
     assert "what was set while the broker ran is not used: listener OUTSIDE: " in caplog.text
 
 
-def test_only_the_stores_of_an_open_listener_can_change() -> None:
+def test_an_open_listener_takes_changed_stores_but_no_changed_client_auth() -> None:
     tls = make_listener_tls("OUTSIDE", "SSL", settings(), settings())
     renewed = authority.sign()
     texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
@@ -216,7 +218,7 @@ def test_javas_cipher_suite_names_are_translated_to_openssls() -> None:
     assert set(older) <= {cipher["name"] for cipher in context.get_ciphers()}
 
 
-def test_tls_1_3_suites_are_enabled_only_together() -> None:
+def test_a_part_of_the_tls_1_3_suites_cannot_be_enabled() -> None:
     assert split_cipher_suites(NEWER_SUITES) == ([], list(NEWER_SUITES))
     with pytest.raises(ValueError, match="either all suites are offered or none"):
         split_cipher_suites(NEWER_SUITES[:1])

@@ -114,7 +114,7 @@ def test_a_dead_letter_may_have_the_key_and_value_of_its_record(harness: Harness
     assert offsets(found) == [0, 2, 3]
 
 
-def test_records_archived_out_of_order_are_copied(harness: Harness) -> None:
+def test_records_archived_out_of_order_are_copied_to_their_dead_letters(harness: Harness) -> None:
     member = reading(harness)
     with_topic(harness)
     with_queue(harness, copy_record_enable="true")
@@ -126,7 +126,7 @@ def test_records_archived_out_of_order_are_copied(harness: Harness) -> None:
     assert [letter.value for letter in letters(harness)] == [b"a", b"b"]
 
 
-def test_no_dead_letters_are_written_without_the_feature(harness: Harness) -> None:
+def test_no_dead_letters_are_written_at_share_version_1(harness: Harness) -> None:
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)

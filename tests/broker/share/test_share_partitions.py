@@ -112,7 +112,7 @@ def test_a_waiting_share_fetch_is_answered_when_its_topic_is_deleted(harness: Ha
     assert member.late().responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_partitions_that_the_group_knows_are_read_before_new_ones(harness: Harness) -> None:
+def test_a_share_fetch_reads_known_partitions_before_new_ones(harness: Harness) -> None:
     member = reading(harness, "a", partitions=2)
     assert member.fetch() == [(0, 0, 1)]
     harness.produce(TOPIC, "b")
@@ -124,7 +124,7 @@ def test_partitions_that_the_group_knows_are_read_before_new_ones(harness: Harne
         assert partition.partition_index == index
 
 
-def test_a_new_partition_with_records_is_answered_alone(harness: Harness) -> None:
+def test_a_share_fetch_returns_a_new_partition_with_records_alone(harness: Harness) -> None:
     member = reading(harness, "a", partitions=3)
     harness.produce(TOPIC, "b", partition=1)
     harness.produce(TOPIC, "c", partition=2)
@@ -240,7 +240,7 @@ def test_closing_a_connection_releases_its_records(harness: Harness) -> None:
     assert other.fetch() == [(0, 0, 2)]
 
 
-def test_a_restarted_session_releases_no_records_of_others(harness: Harness) -> None:
+def test_a_restarted_share_session_releases_only_its_own_records(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     assert other.fetch() == []

@@ -82,7 +82,7 @@ def test_the_producer_waits_until_the_markers_are_written(harness: Harness, vers
 @GENERATIONS
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
-def test_a_written_decision_is_completed_after_a_restart(
+def test_a_transaction_whose_end_was_recorded_is_completed_after_a_restart(
     harness: Harness, versions: dict[str, int], commit: bool, crash: bool
 ) -> None:
     producer = TransactionalProducer(harness, versions=versions)

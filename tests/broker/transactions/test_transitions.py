@@ -101,7 +101,7 @@ BUMPED_COMMIT, BUMPED_ABORT = (TransactionState.PREPARE_COMMIT, 7, 4), (Transact
         (TransactionState.PREPARE_ABORT, COMMIT, INVALID, FENCED),
     ],
 )
-def test_an_epoch_per_transaction_identifies_the_transaction(
+def test_the_epoch_of_an_end_tells_a_repetition_from_the_next_transaction(
     state: TransactionState, commit: bool, again: Outcome, current: Outcome
 ) -> None:
     assert ended(transaction(state), (7, 2), commit, 2) == again
@@ -123,7 +123,7 @@ def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_fenced_aborted_transaction_has_the_next_epoch(version: int) -> None:
+def test_fencing_a_producer_aborts_its_transaction_in_the_next_epoch(version: int) -> None:
     fenced = transitions.transition_to_fenced_abort(transaction(TransactionState.ONGOING), version, LATER_MS, new_id)
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (TransactionState.PREPARE_ABORT, 4, {PARTITION})
     assert fenced.last_producer_epoch == (-1 if version == 0 else 3)

@@ -180,7 +180,7 @@ def test_a_log_with_both_policies_is_compacted(compacting: Compacting) -> None:
     assert len(values(log)) == 2
 
 
-def test_a_log_whose_policy_changes_to_compact_is_found(compacting: Compacting) -> None:
+def test_a_log_whose_cleanup_policy_changes_to_compact_is_compacted(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="delete")
     compacting.cleaner.start_checks()
     compacting.run()

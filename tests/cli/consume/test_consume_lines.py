@@ -32,7 +32,7 @@ def test_a_format_supports_the_tokens_of_kcat(text: str, line: bytes) -> None:
     assert make_formatter(parse_format(text), b"", is_terminal=False)(FOUND) == line
 
 
-def test_null_is_printed_as_nothing_or_a_text_with_size_minus_one() -> None:
+def test_a_format_prints_null_as_nothing_or_a_given_text_and_its_size_as_minus_one() -> None:
     text = "%k,%s,%h,%K,%S,%T,%d,%R"
     assert make_formatter(text, b"", is_terminal=False)(NULLS) == b",,,-1,-1,-1,,\xff\xff\xff\xff"
     assert make_formatter("%k %s", b"NULL", is_terminal=False)(NULLS) == b"NULL NULL"

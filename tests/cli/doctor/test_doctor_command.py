@@ -116,7 +116,7 @@ def test_the_doctor_says_that_an_unresolvable_host_may_be_a_container(examine: E
     assert "container" not in found["advice"]
 
 
-def test_a_port_without_a_listener_refuses_connections(examine: Examine) -> None:
+def test_the_doctor_reports_a_port_that_refuses_connections(examine: Examine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     (found,) = examine(f"127.0.0.1:{port}")
@@ -271,7 +271,7 @@ def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
     assert all(of_told[key] == list_versions_of_release(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
 
 
-def test_settings_of_a_login_without_effect_are_named(examine: Examine) -> None:
+def test_the_doctor_names_login_settings_without_effect(examine: Examine) -> None:
     with Broker() as broker:
         found = examine(broker.bootstrap_servers, "--client", "sasl.username=a", "--client", "sasl.mechanism=PLAIN")
     (warning,) = (each for each in found if each["kind"] != "ok")
@@ -279,7 +279,7 @@ def test_settings_of_a_login_without_effect_are_named(examine: Examine) -> None:
     assert warning["advice"].startswith("Set security.protocol=SASL_PLAINTEXT")
 
 
-def test_bootstrap_servers_of_two_clusters_are_a_problem(examine: Examine) -> None:
+def test_the_doctor_reports_bootstrap_servers_of_two_clusters(examine: Examine) -> None:
     with Broker() as one, Broker() as other:
         first, second = one.bootstrap_servers, other.bootstrap_servers
         found = examine(f"{first},{second}")

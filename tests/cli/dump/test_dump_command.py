@@ -153,7 +153,7 @@ def test_json_output_has_one_object_per_line(run: Run, log: Path) -> None:
     assert (marker["key"], marker["value"]) == ("\0\0\0\0", "\0\0\0\0\0\x03")
 
 
-def test_other_files_are_dumped_as_json(run: Run, log: Path) -> None:
+def test_indexes_and_checkpoints_are_dumped_as_json(run: Run, log: Path) -> None:
     names = [f"{BASE}.index", f"{BASE}.timeindex", "leader-epoch-checkpoint"]
     found = objects(run("dump", "--json", *(str(log / name) for name in names)).stdout)
     assert [each for each in found if each["type"] not in ("file", "total")] == [

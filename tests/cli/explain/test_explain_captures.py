@@ -76,7 +76,7 @@ def test_missing_packets_are_reported(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_tls_and_other_connections_are_reported(run: Run, tmp_path: Path) -> None:
+def test_tls_and_non_kafka_connections_of_a_capture_are_reported(run: Run, tmp_path: Path) -> None:
     tls = Wire(("127.0.0.1", 50_001)).open().asks(bytes.fromhex("16030100a5") + bytes(165))
     web = Wire(("127.0.0.1", 50_002)).open().asks(b"GET / HTTP/1.1\r\n\r\n")
     path = tmp_path / "session.pcap"

@@ -82,7 +82,7 @@ def test_log_files_are_recognized_by_their_names(run: Run, tmp_path: Path) -> No
     assert '"hello"' in result.stdout
 
 
-def test_checkpoints_are_not_treated_as_hex(run: Run, tmp_path: Path) -> None:
+def test_a_checkpoint_of_only_digits_is_not_read_as_hex(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text("0\n1\n0 0\n")
     assert "(epoch 0, start_offset 0)" in run("explain", str(path)).stdout
@@ -122,7 +122,7 @@ def test_a_too_large_file_is_rejected_with_an_alternative(run: Run, tmp_path: Pa
     assert "minibroker dump shows large files of a log, editcap -c splits captures" in run("explain", str(path)).stderr
 
 
-def test_a_frame_that_only_one_side_has_is_a_difference(run: Run) -> None:
+def test_the_diff_lists_a_frame_that_only_one_side_has(run: Run) -> None:
     lines = run("explain", API_VERSIONS * 2, "--diff", API_VERSIONS).stdout.splitlines()
     assert lines[0] == "- request 2: frame ApiVersions version 0"
     assert all(line.startswith("- request 2") for line in lines)
@@ -215,7 +215,7 @@ def test_a_response_and_a_message_are_compared_with_themselves_in_another_versio
         (["--as", "OffsetComitValue", "00"], "there is no kind OffsetComitValue; did you mean OffsetCommitValue?"),
     ],
 )
-def test_invalid_comparisons_are_reported(run: Run, arguments: list[str], line: str) -> None:
+def test_invalid_arguments_of_diff_version_and_as_are_reported(run: Run, arguments: list[str], line: str) -> None:
     result = run("explain", *arguments)
     assert result.exit_code == 2
     assert line in result.stderr
@@ -232,7 +232,9 @@ def test_invalid_comparisons_are_reported(run: Run, arguments: list[str], line: 
         ("TopicRecord", "01 02 00 07 6f7264657273 00000000000000000000000000000007 00", '"orders"'),
     ],
 )
-def test_parts_of_messages_and_records_are_explained(run: Run, kind: str, data: str, shown: str) -> None:
+def test_a_key_a_value_or_a_nested_message_is_explained_as_the_given_kind(
+    run: Run, kind: str, data: str, shown: str
+) -> None:
     result = run("explain", "--as", kind, data)
     assert result.exit_code == 0, result.stdout
     assert shown in result.stdout

@@ -98,7 +98,7 @@ def test_reset_prints_json_on_request(run_client: Run, group: str, topic: str, e
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
-def test_every_reset_option_sets_its_offset(
+def test_each_reset_option_commits_the_offset_it_describes(
     run_client: Run, group: str, topic: str, options: list[str], expected: list[int]
 ) -> None:
     assert reset(run_client, group, "--topic", topic, *options, "--execute").exit_code == 0
@@ -222,7 +222,7 @@ def test_exactly_one_reset_option_is_required() -> None:
         (ResetTarget("by_duration", 1), None, 6, 6),
     ],
 )
-def test_each_reset_option_determines_an_offset(
+def test_a_reset_target_determines_the_new_offset(
     target: ResetTarget, current: int | None, at_time: int | None, expected: int
 ) -> None:
     assert target.choose_offset(PLACE, current, 2, 10, at_time) == expected

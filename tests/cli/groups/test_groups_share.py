@@ -91,7 +91,7 @@ def test_a_share_group_is_described_with_members_and_start_offsets(
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
-def test_start_offsets_are_reset(
+def test_start_offsets_of_a_share_group_are_reset(
     run_client: Run, group: tuple[str, str], options: list[str], expected: dict[int, int]
 ) -> None:
     name, topic = group
@@ -104,7 +104,7 @@ def test_start_offsets_are_reset(
     assert _starts(run_client, name) == expected
 
 
-def test_start_offsets_of_topics_are_deleted(run_client: Run, group: tuple[str, str]) -> None:
+def test_start_offsets_of_a_share_group_are_deleted_by_topic(run_client: Run, group: tuple[str, str]) -> None:
     name, topic = group
     done = run_client("groups", "delete-offsets", name, "--topic", topic, "--topic", "missing", "--json")
     assert (done.exit_code, json.loads(done.stdout)) == (1, {"group": name, "deleted": [topic]})

@@ -100,7 +100,9 @@ def calls_of(script: str, directory: Path) -> list[Any]:
     return [[name.removesuffix(".sh"), arguments[1:], *content] for name, arguments, *content in found]
 
 
-def test_the_script_calls_kafkas_tools_for_all_resources(filled: Broker, run_client: Run, tmp_path: Path) -> None:
+def test_the_handover_script_calls_kafkas_tools_for_all_resources(
+    filled: Broker, run_client: Run, tmp_path: Path
+) -> None:
     script = run_client("handover", "--to", "sh").stdout
     assert "wonderland" not in script
     calls = calls_of(script, tmp_path)
@@ -131,7 +133,9 @@ def test_the_script_calls_kafkas_tools_for_all_resources(filled: Broker, run_cli
     assert {call[2] for call in offsets} == {"Orders,0,0\nOrders,1,3\n"}
 
 
-def test_the_script_rejects_a_password_that_it_would_change(filled: Broker, run_client: Run, tmp_path: Path) -> None:
+def test_the_handover_script_rejects_a_password_it_cannot_pass_on_unchanged(
+    filled: Broker, run_client: Run, tmp_path: Path
+) -> None:
     (tmp_path / "script").write_text(run_client("handover", "--to", "sh").stdout)
     for password in ("", "ü", "a\tb"):
         command = ["sh", "script", "users"]
@@ -263,7 +267,9 @@ def test_the_report_lists_settings_that_differ_from_kafkas_defaults(filled: Brok
     assert "log.segment.bytes" not in found and "authorizer.class.name" not in found
 
 
-def test_a_data_directory_gives_the_same_resources(filled: Broker, run: Run, run_client: Run, tmp_path: Path) -> None:
+def test_handover_finds_the_same_resources_in_a_data_directory_as_at_its_broker(
+    filled: Broker, run: Run, run_client: Run, tmp_path: Path
+) -> None:
     asked = json.loads(run_client("handover", "--json").stdout)
     snapshot = filled.snapshot().directory
     before = {path: path.stat().st_mtime_ns for path in snapshot.rglob("*")}

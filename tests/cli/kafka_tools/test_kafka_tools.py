@@ -13,7 +13,7 @@ def test_kafka_tools_without_arguments_lists_the_tools() -> None:
     assert "\n  kafka-console-producer  " in result.stdout
 
 
-def test_offsets_are_printed_by_partition(tool: Run) -> None:
+def test_kafka_get_offsets_prints_the_offset_of_each_partition(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "filled")
     tool("kafka-console-producer", "--topic", "filled", "--property", "parse.key=true", stdin=b"a\t1\na\t2\n")
     ends = tool("kafka-get-offsets", "--topic", "filled").stdout.splitlines()

@@ -84,7 +84,7 @@ def test_a_broker_is_read_with_the_required_client_settings() -> None:
         (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),
     ],
 )
-def test_an_input_is_required(arguments: list[str], complaint: str) -> None:
+def test_exactly_one_usable_path_or_server_is_required(arguments: list[str], complaint: str) -> None:
     result = runner().invoke(command, arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
@@ -143,7 +143,7 @@ def test_a_library_missing_on_executors_is_distinguished_from_one_missing_here()
     assert told.message.startswith("Spark's executors have no pyarrow: ship an archive")
 
 
-def test_a_bug_of_the_program_is_not_hidden() -> None:
+def test_an_exception_that_is_no_spark_error_is_returned_unchanged() -> None:
     fault = ZeroDivisionError("division by zero")
     assert explain_error(fault) is fault
 
@@ -173,7 +173,7 @@ def test_a_missing_extra_is_reported_with_its_remedy_in_one_line(missing: str) -
 
 
 @pytest.mark.parametrize("job", [("verify",), ("rewrite", "--output", "new"), ("archive", "--out", "new")])
-def test_a_job_in_this_process_needs_no_spark(job: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_local_job_runs_without_spark_installed(job: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "data" / "orders-0").mkdir(parents=True)
     batch = build_batch([Record(0, 1, b"k", b"v")])
     (tmp_path / "data" / "orders-0" / f"{0:020d}.log").write_bytes(batch)
@@ -194,7 +194,7 @@ def test_a_missing_java_is_reported_with_its_remedy_in_one_line() -> None:
     assert (run.returncode, run.stdout, run.stderr) == (2, "", complaint)
 
 
-def test_a_broker_imports_nothing_of_the_extra() -> None:
+def test_a_broker_imports_no_library_of_the_pipeline_extra() -> None:
     program = (
         "import sys, minibroker.cli.main, minibroker.cli.serve_command, minibroker.cli.pipeline.pipeline_command\n"
         "import minibroker.broker.process, minibroker.broker.configuration\n"

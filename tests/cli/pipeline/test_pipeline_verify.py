@@ -48,7 +48,7 @@ def test_verify_without_findings_ends_with_status_0(run: Any) -> None:
     assert run.asked["checks"] == list(CHECKS)
 
 
-def test_findings_are_a_table_with_causes_first_and_status_1(run: Any) -> None:
+def test_verify_prints_findings_in_a_table_with_causes_first_and_ends_with_status_1(run: Any) -> None:
     result = run(findings=(OPEN, CRC, OF_FILE))
     assert result.exit_code == 1
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -58,7 +58,7 @@ def test_findings_are_a_table_with_causes_first_and_status_1(run: Any) -> None:
     assert result.stderr == "3 findings: 1 checkpoint, 1 crc, 1 open-transaction\n"
 
 
-def test_findings_of_one_kind_are_summarized_per_file_but_in_json(run: Any) -> None:
+def test_findings_of_one_kind_are_summarized_per_file_except_in_json(run: Any) -> None:
     more = tuple(CRC._replace(offset=offset, position=offset * 70) for offset in range(10, 15))
     result = run(findings=(*more, CRC))
     assert len(result.stdout.splitlines()) == 3

@@ -71,7 +71,7 @@ def test_the_proxy_prints_only_requested_exchanges(broker: Broker) -> None:
     assert printed and all(": Metadata " in line for line in printed)
 
 
-def test_the_proxy_loads_faults(broker: Broker, tmp_path: Path) -> None:
+def test_the_proxy_loads_faults_from_a_file(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: DescribeCluster, close: before, times: 1}\n")
     with running(broker, "--faults", str(tmp_path / "faults.yaml")) as (address, process):
         with Client(ClientSettings({"bootstrap.servers": address})) as client, pytest.raises(ClientError):

@@ -68,7 +68,7 @@ def test_schema_types_follow_file_names_and_references_are_given(run: Run, broke
     ]
 
 
-def test_registry_errors_end_with_status_1_and_missing_responses_with_2(run: Run, broker: Broker) -> None:
+def test_errors_of_the_registry_end_with_status_1_and_an_unreachable_one_with_2(run: Run, broker: Broker) -> None:
     result = run("schemas", "show", "nope")
     assert (result.exit_code, result.stderr) == (1, "minibroker: Subject 'nope' not found. (40401)\n")
     result = run("schemas", "list", "--registry", "http://127.0.0.1:1")

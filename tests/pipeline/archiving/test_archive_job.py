@@ -89,7 +89,7 @@ def found_in(table: ArchiveTable) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
-def test_each_record_is_archived_once_by_runs_that_go_on(
+def test_each_record_is_archived_once_over_several_runs(
     table: ArchiveTable, tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lake_archive, "CHUNK_BYTES", chunk_bytes)
@@ -106,7 +106,7 @@ def test_each_record_is_archived_once_by_runs_that_go_on(
     assert {str(row["date"]) for row in rows_in(table, "date", window=of_window)} == {"2026-09-24"}
 
 
-def test_a_commit_that_fails_leaves_nothing(table: ArchiveTable, tmp_path: Path) -> None:
+def test_a_failed_commit_leaves_no_rows_in_the_archive(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(20))
     path = write_log(log, "orders", 1, records(20)) / f"{0:020}.log"
@@ -119,7 +119,7 @@ def test_a_commit_that_fails_leaves_nothing(table: ArchiveTable, tmp_path: Path)
     assert found_in(table) == expected(20) + expected(20, partition=1)
 
 
-def test_timestamps_that_columns_cannot_have_are_kept_in_ms(table: ArchiveTable, tmp_path: Path) -> None:
+def test_timestamps_out_of_range_are_archived_only_in_ms(table: ArchiveTable, tmp_path: Path) -> None:
     far = 1_700_000_000_000_000_000  # nanoseconds
     (tmp_path / "log" / "orders-0").mkdir(parents=True)
     batch = build_batch([Record(each, time, b"k") for each, time in enumerate((far, -1, 7))])
@@ -133,7 +133,7 @@ def test_timestamps_that_columns_cannot_have_are_kept_in_ms(table: ArchiveTable,
     ]
 
 
-def test_an_archive_of_other_topics_is_refused(table: ArchiveTable, tmp_path: Path) -> None:
+def test_an_archive_of_other_or_more_topics_is_rejected(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(2))
     write_log(log, "prices", 0, records(2))
@@ -145,7 +145,7 @@ def test_an_archive_of_other_topics_is_refused(table: ArchiveTable, tmp_path: Pa
     assert run(table, log, "orders,prices") == 2
 
 
-def test_without_a_note_a_run_goes_on_behind_the_last_rows(
+def test_an_archive_without_a_commit_note_is_continued_after_its_last_rows(
     table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(4))
@@ -155,7 +155,7 @@ def test_without_a_note_a_run_goes_on_behind_the_last_rows(
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_of_two_runs_at_a_time_one_fails(kind: str, tmp_path: Path, iceberg: IcebergArchive) -> None:
+def test_one_of_two_concurrent_archive_runs_fails(kind: str, tmp_path: Path, iceberg: IcebergArchive) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(4))
     table: Any = iceberg if kind == "iceberg" else DeltaArchive(str(tmp_path / "table"))
@@ -175,7 +175,7 @@ def test_of_two_runs_at_a_time_one_fails(kind: str, tmp_path: Path, iceberg: Ice
     assert [row["offset"] for row in rows_in(table)] == [*range(8)]
 
 
-def test_decoded_values_follow_their_schemas(table: ArchiveTable, tmp_path: Path) -> None:
+def test_decoded_columns_follow_the_schemas_of_their_values(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     get_cached_decoder.cache_clear()
     write_schemas(log, USER)
@@ -203,7 +203,7 @@ def archive_json(log: Path, table: ArchiveTable, values: list[bytes]) -> list[di
     return decoded_in(table)
 
 
-def test_what_is_nested_too_deep_is_an_error_of_that_value(table: ArchiveTable, tmp_path: Path) -> None:
+def test_a_too_deeply_nested_json_value_is_an_error_of_only_that_value(table: ArchiveTable, tmp_path: Path) -> None:
     levels = [20, 21, 900]
     values = [b'{"a":' * each + b"1" + b"}" * each for each in levels]
     values += [b'{"b":' + b"[" * each + b"1" + b"]" * each + b"}" for each in levels]
@@ -214,7 +214,9 @@ def test_what_is_nested_too_deep_is_an_error_of_that_value(table: ArchiveTable, 
 
 
 @pytest.mark.parametrize("inside", [b"%s", b'{"of": %s}', b'{"of": [%s]}'])
-def test_fields_of_a_struct_are_few_whatever_the_names(inside: bytes, table: ArchiveTable, tmp_path: Path) -> None:
+def test_fields_of_a_struct_column_are_limited_and_further_ones_become_json(
+    inside: bytes, table: ArchiveTable, tmp_path: Path
+) -> None:
     rows = archive_json(tmp_path / "log", table, [inside % (b'{"key%d": 1}' % each) for each in range(700)])
     assert [row["value_error"] for row in rows] == [None] * 700
     structs = [row["value_decoded"] for row in rows]
@@ -224,14 +226,16 @@ def test_fields_of_a_struct_are_few_whatever_the_names(inside: bytes, table: Arc
     assert structs[3]["key3"] == 1 and structs[699]["json"] == '{"key699": 1}'
 
 
-def test_fields_of_all_structs_are_few() -> None:
+def test_the_fields_of_all_struct_columns_together_are_limited() -> None:
     shape = SeenStructFields()
     admitted = [shape.allow_fields((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
     assert admitted == [True] * 5000 + [False] * 4000
     assert shape.allow_fields(("of0",), {"key0"})
 
 
-def test_a_missing_library_ends_the_run(table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_missing_for_decoding_ends_the_archive_run(
+    table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise MissingLibrary("PROTOBUF needs minibroker[registry]")
 

@@ -44,7 +44,7 @@ def test_an_invalid_topic_id_is_an_error(tmp_path: Path) -> None:
         find_topic_ids(options(path=str(tmp_path)), ["t"])
 
 
-def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: Path) -> None:
+def test_a_directory_and_its_broker_give_the_same_topic_ids_and_configs(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for made in admin.create_topics([NewTopic("prices", 1, config=SET), NewTopic("orders", 1)]).values():
@@ -67,6 +67,6 @@ def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: P
             }  # fmt: skip
 
 
-def test_the_first_of_two_topics_with_one_target_counts() -> None:
+def test_the_first_of_two_archived_topics_determines_the_configs_of_a_common_target() -> None:
     configs = {"a": {"compression.type": "zstd"}, "b": {"compression.type": "lz4"}}
     assert choose_target_configs(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}

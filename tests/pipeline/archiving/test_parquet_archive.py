@@ -49,7 +49,9 @@ def crash_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(tmp_path: Path, crash_at: Any, after: bool) -> None:
+def test_a_crash_at_any_file_operation_neither_loses_nor_duplicates_records(
+    tmp_path: Path, crash_at: Any, after: bool
+) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(30))
     write_log(log, "orders", 1, records(10))
@@ -78,7 +80,7 @@ class Backwards:
         return iter([work(each) for each in reversed(items)])
 
 
-def test_what_a_failed_commit_has_staged_is_not_in_the_next_one(tmp_path: Path) -> None:
+def test_files_staged_by_a_failed_commit_are_not_in_the_next_commit(tmp_path: Path) -> None:
     log, table = tmp_path / "log", ParquetArchive(str(tmp_path / "table"))
     path = write_log(log, "orders", 0, records(20)) / f"{0:020}.log"
     write_log(log, "orders", 1, records(20))
@@ -92,7 +94,7 @@ def test_what_a_failed_commit_has_staged_is_not_in_the_next_one(tmp_path: Path) 
     assert found_in(table) == expected(20) + expected(20, partition=1)
 
 
-def test_names_of_directories_are_no_numbers(tmp_path: Path) -> None:
+def test_a_topic_name_of_digits_is_read_back_as_text(tmp_path: Path) -> None:
     write_log(tmp_path / "log", "007", 0, records(2))
     table = ParquetArchive(str(tmp_path / "table"))
     run(table, tmp_path / "log", "007")

@@ -92,7 +92,7 @@ def test_an_archive_is_replayed_unchanged_and_only_once(run: Run, archive: Path,
     assert len(read(broker.bootstrap_servers, "new")) == 1350
 
 
-def test_of_a_part_the_rest_does_not_count_as_written(run: Run) -> None:
+def test_records_outside_of_a_replayed_range_do_not_count_as_written(run: Run) -> None:
     arguments = ("--topic", "old", "--topic-map", "old=part", "--start", "690", "--json")
     for written in (10, 0):
         report = json.loads(run(*arguments).stdout)["partitions"]
@@ -170,7 +170,7 @@ def test_a_range_of_offsets_or_times_is_replayed(
     assert found == [b"%d" % offset for offset in expected]
 
 
-def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -> None:
+def test_a_replay_with_another_id_writes_all_records_again(run: Run, broker: RunningBroker) -> None:
     for replay_id, written in (("one", 10), ("one", 0), ("two", 10)):
         found = json.loads(run("--topic", "7", "--topic-map", "7=twice", "--id", replay_id, "--json").stdout)
         assert (found["id"], [each["written"] for each in found["partitions"]]) == (replay_id, [written])

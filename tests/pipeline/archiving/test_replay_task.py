@@ -150,7 +150,7 @@ def test_a_replaced_run_writes_no_more_records(broker: RunningBroker) -> None:
     assert offsets_in(broker, task) == list(range(20))
 
 
-def test_offset_gaps_are_not_gaps_in_the_target(broker: RunningBroker) -> None:
+def test_archived_records_with_offset_gaps_are_replayed_completely(broker: RunningBroker) -> None:
     task = task_for(broker)
     replay(task, rows(0, 40, step=3))
     assert offsets_in(broker, task) == list(range(0, 40, 3))
@@ -195,7 +195,7 @@ def test_timestamps_out_of_range_are_replayed(broker: RunningBroker) -> None:
     assert found == [1_700_000_000_000_000_000, -1]
 
 
-def test_a_record_without_a_timestamp_is_replayed_without(broker: RunningBroker) -> None:
+def test_a_record_without_a_timestamp_is_replayed_without_one(broker: RunningBroker) -> None:
     task = task_for(broker)
     timeless = rows(0, 1).set_column(5, pa.field("timestamp", TIMESTAMP), pa.nulls(1, TIMESTAMP))
     replay(task, timeless)
@@ -207,7 +207,7 @@ def test_a_record_without_a_timestamp_is_replayed_without(broker: RunningBroker)
     assert pa.Table.from_batches(batches).to_pylist() == [{"timestamp": None, "timestampType": 0}]
 
 
-def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
+def test_replays_have_equal_ids_only_with_equal_settings() -> None:
     names = {
         make_replay_id(path, targets, repartition)
         for path in ("/a", "/b")
@@ -247,7 +247,7 @@ def test_a_topic_that_would_delete_the_records_causes_a_warning(broker: RunningB
     assert prepare_topics(client, {"compacted": NeededTopic(1, T_MS)}).remarks == []
 
 
-def test_a_target_topic_must_satisfy_all_its_sources(tmp_path: Path) -> None:
+def test_a_target_topic_needs_the_partitions_and_retention_of_all_its_sources(tmp_path: Path) -> None:
     task = ReplayTask(replay_settings("nowhere:1"), "id", {"a": "c"})
     a = ArchivedPartition(TopicPartition("a", 1), 1, 0, 0, 50)
     b = ArchivedPartition(TopicPartition("a", 4), 1, 0, 0, None)

@@ -30,7 +30,9 @@ def test_an_archive_is_read_with_its_types(spark: SparkSession, tmp_path: Path) 
     assert [tuple(row.headers[0]) for row in rows] == [("h", b"1")] * 3
 
 
-def test_exact_times_are_read_if_a_query_asks(spark: SparkSession, tmp_path: Path) -> None:
+def test_exact_timestamps_in_ms_are_read_only_if_the_schema_names_their_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     far = (1_700_000_000_000_000_000, -1, 7)
     (tmp_path / "t-0").mkdir()
     batch = build_batch([Record(offset, time, b"k", b"v") for offset, time in enumerate(far)])

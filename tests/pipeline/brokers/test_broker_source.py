@@ -56,7 +56,7 @@ def test_an_unknown_topic_is_an_error_unless_missing_topics_are_allowed(broker: 
         assert source.list_partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
 
 
-def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_refuses_connections_is_tried_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def refuse(host: str, port: int, timeout_s: float) -> None:
@@ -114,7 +114,7 @@ def values(log: BrokerSource, partition: TopicPartition, start: int, end: int) -
     return [int(row["value"]) for row in rows(log, OffsetRange(partition, start, end))]
 
 
-def test_selected_partitions_are_found(broker: RunningBroker, topic: str) -> None:
+def test_partitions_are_selected_by_topic_pattern_or_assignment(broker: RunningBroker, topic: str) -> None:
     both = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
 
     def found(selection: TopicSelection) -> list[TopicPartition]:
@@ -236,7 +236,7 @@ def test_only_committed_records_are_read(broker: RunningBroker, topic: str) -> N
         log.close()
 
 
-def test_batches_of_a_broker_have_no_file(broker: RunningBroker, topic: str) -> None:
+def test_batch_rows_of_a_broker_have_no_segment_and_position(broker: RunningBroker, topic: str) -> None:
     made = producer(broker, **{"compression.type": "lz4"})
     for _ in range(50):
         made.produce(topic, b"much of the same " * 9, partition=0)

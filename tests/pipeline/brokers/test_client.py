@@ -36,7 +36,7 @@ def client(broker: RunningBroker) -> Iterator[Client]:
         yield client
 
 
-def test_partitions_are_found_by_name_or_all(client: Client) -> None:
+def test_partitions_of_named_topics_or_of_all_topics_are_listed(client: Client) -> None:
     apples = [TopicPartition("apples", 0), TopicPartition("apples", 1)]
     assert client.list_partitions(["apples"]) == apples
     assert client.list_partitions() == [*apples, TopicPartition("pears", 0)]

@@ -15,7 +15,7 @@ from tests.cases import for_each
 SERVER = "127.0.0.1:9092"
 
 
-def test_connection_settings_are_passed_on() -> None:
+def test_settings_of_connections_are_passed_to_the_client() -> None:
     settings = make_client_settings(SERVER, {"client.id": "me", "request.timeout.ms": "1"}, "somebody")
     assert (settings.client_id, settings.request_timeout_ms) == ("me", 1)
     assert (settings.bootstrap_servers, settings.max_frame_bytes) == (SERVER, INT32_MAX)
@@ -40,11 +40,11 @@ def test_invalid_settings_are_rejected_by_name(name: str, value: str, message: s
         make_client_settings(SERVER, {name: value})
 
 
-def test_settings_equal_to_fixed_values_are_accepted() -> None:
+def test_settings_that_repeat_a_fixed_value_are_accepted() -> None:
     make_client_settings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
 
 
-def test_a_misspelt_name_suggests_names_of_other_components() -> None:
+def test_a_misspelt_client_setting_suggests_names_of_fetch_settings_too() -> None:
     settings = RemainingSettings({"fetch.max.byte": "1", "fetch.max.bytes": "2"})
     FetchSettings.pop_from_settings(settings)
     with pytest.raises(OptionError, match=r"did you mean fetch\.max\.bytes( or .*)?\?"):

@@ -41,7 +41,7 @@ def offsets_of(rows: list[Row], name: str = "offset") -> list[int]:
     return [row[name] for row in rows]
 
 
-def test_all_records_but_markers_are_those_produced() -> None:
+def test_all_records_but_transaction_markers_are_decoded() -> None:
     assert offsets_of(decoded(LOG)) == [0, 1, 2, 3, 4, 5, 7, 8, 11, 12]
 
 
@@ -76,7 +76,7 @@ def test_the_batches_table_omits_aborted_batches_but_not_markers() -> None:
     transactions=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 5)), max_size=20),
     asked=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 120)), max_size=50),
 )
-def test_lookups_agree_with_the_definition(
+def test_lookups_in_aborted_ranges_agree_with_a_linear_search(
     transactions: list[tuple[int, int, int]], asked: list[tuple[int, int]]
 ) -> None:
     ranges: list[tuple[int, int, int | None]] = []

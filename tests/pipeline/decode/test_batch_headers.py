@@ -35,11 +35,11 @@ def test_a_torn_batch_is_incomplete() -> None:
     assert measure_whole_batches(data + data[:30]) == (len(data), 15)
 
 
-def test_data_without_a_complete_batch_has_no_extent() -> None:
+def test_data_without_a_complete_batch_measures_zero_bytes() -> None:
     assert measure_whole_batches(b"") == measure_whole_batches(ONE[:5]) == measure_whole_batches(ONE[:-1]) == (0, None)
 
 
-def test_bytes_that_hide_the_next_batch_are_left_to_the_decoder() -> None:
+def test_measuring_includes_bytes_that_hide_where_the_next_batch_begins() -> None:
     for nonsense in (ONE[:8] + b"\0\0\0\1" + ONE[12:], ONE[:16] + b"\x07" + ONE[17:]):
         assert measure_whole_batches(ONE + nonsense) == (len(ONE + nonsense), None)
 

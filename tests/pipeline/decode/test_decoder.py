@@ -168,7 +168,7 @@ class TestFields:
         data = bytes(build_batch([Record(0, T, b"k", b"v", many), Record(1, T), Record(2, T, headers=many[:9])]))
         assert decoded(data) == expected(data)
 
-    def test_a_giant_batch_is_returned_in_parts(self) -> None:
+    def test_a_giant_batch_is_returned_as_several_arrow_batches(self) -> None:
         records = [Record(index, T + index, b"key", bytes(100)) for index in range(20000)]
         data = bytes(build_batch(records, compression=Compression.ZSTD))
         for mode in ("FAILFAST", "PERMISSIVE"):
@@ -194,14 +194,14 @@ class TestFields:
 
 
 class TestForm:
-    def test_the_schema_is_exactly_the_requested_one(self) -> None:
+    def test_decoded_batches_have_exactly_the_requested_columns(self) -> None:
         columns = ("headers", "offset", "key", "_corrupt")
         for data in (LOG, JAVA["small gzip"], emptied(0)):
             decoder = RecordsDecoder(PARTITION, ReadRequest("records", columns), EVERYTHING)
             for batch in [*decoder.decode_data(data, "a.log", 0), *decoder.decode_remaining_batches()]:
                 assert batch.schema == choose_columns(RECORDS, columns)
 
-    def test_no_columns_may_be_requested(self) -> None:
+    def test_a_request_for_no_columns_returns_the_row_count(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), EVERYTHING)
         assert (
             sum(
@@ -210,7 +210,7 @@ class TestForm:
             == 10
         )
 
-    def test_no_columns_of_a_part_may_be_requested(self) -> None:
+    def test_a_request_for_no_columns_of_an_offset_range_returns_its_row_count(self) -> None:
         gaps = bytes(build_batch(renumbered(SMALL, 0, gap=3), keep_offsets=True))
         for data, rows in ((LOG, 3), (gaps, 1)):
             decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), OffsetRange(PARTITION, 2, 5))
@@ -222,7 +222,7 @@ class TestForm:
                 == rows
             )
 
-    def test_small_batches_are_combined_into_chunks(self) -> None:
+    def test_small_batches_are_combined_into_one_arrow_batch(self) -> None:
         data = b"".join(bytes(build_batch([Record(0, T)], base_offset=offset)) for offset in range(1000))
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
         assert list(decoder.decode_data(data, "a.log", 0)) == []

@@ -21,7 +21,7 @@ from tests.pipeline.decode.test_damage import batch_of
     ],
     ids=["records", "many records", "headers", "length"],
 )
-def test_announced_sizes_allocate_no_memory(batch: bytes, reason: str) -> None:
+def test_sizes_announced_by_a_corrupt_batch_allocate_no_memory(batch: bytes, reason: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptData, match=reason):

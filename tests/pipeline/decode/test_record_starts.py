@@ -74,7 +74,7 @@ def test_record_starts_in_mixed_sizes_with_damage_are_found(seed: int) -> None:
 
 @for_each("more", [-1, 1, 2, 30])
 @for_each("behind", [b"", b"\0\0", b"\x01", b"\xff\xff"])
-def test_wrong_record_counts_are_detected_in_adjacent_lanes(more: int, behind: bytes) -> None:
+def test_wrong_record_counts_of_batches_scanned_together_are_detected(more: int, behind: bytes) -> None:
     """Also where what follows the batch leads nowhere, so that the walk stays at its end."""
     content = batch_of_one_kind(50, 20)
     counts = [50 + more * (index % 3 == 0) for index in range(60)]

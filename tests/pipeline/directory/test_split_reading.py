@@ -216,7 +216,7 @@ HIDING = [
 @pytest.mark.parametrize(("at", "data"), HIDING)
 @pytest.mark.parametrize("block_bytes", [1 << 20, 300])
 @pytest.mark.parametrize("splits", [0, 9])
-def test_damage_that_hides_the_next_batch_fails_or_is_one_row(
+def test_damage_that_hides_the_next_batch_fails_the_read_or_is_one_row(
     tmp_path: Path, damaged: Path, at: int, data: bytes, block_bytes: int, splits: int
 ) -> None:
     position = position_of(damaged, 10)
@@ -238,7 +238,7 @@ def test_damage_that_hides_the_next_batch_fails_or_is_one_row(
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
-def test_a_flipped_bit_within_a_batch_affects_only_that(tmp_path: Path, damaged: Path, table: Any) -> None:
+def test_a_flipped_bit_within_a_batch_affects_only_that_batch(tmp_path: Path, damaged: Path, table: Any) -> None:
     position = position_of(damaged, 10)
     overwrite(damaged, position + 70, b"\xff\xff\xff\xff\xff\xff\xff")
     source = source_of(tmp_path)
@@ -256,7 +256,7 @@ def test_a_flipped_bit_within_a_batch_affects_only_that(tmp_path: Path, damaged:
         assert len(found) == 40
 
 
-def test_the_batches_table_has_a_row_for_hidden_bytes(tmp_path: Path, damaged: Path) -> None:
+def test_the_batches_table_has_one_row_for_bytes_that_hide_the_next_batch(tmp_path: Path, damaged: Path) -> None:
     position = position_of(damaged, 10)
     overwrite(damaged, position, b"\xff" * 40)
     source = source_of(tmp_path)
@@ -311,7 +311,7 @@ def test_damage_before_the_end_of_the_last_segment_is_not_its_end(tmp_path: Path
 
 
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
-def test_damaged_messages_next_to_each_other_stay_apart(tmp_path: Path, block_bytes: int) -> None:
+def test_adjacent_damaged_messages_are_separate_rows(tmp_path: Path, block_bytes: int) -> None:
     log = [
         bytearray(build_records_in_format([Record(offset=offset, timestamp=1, value=bytes(60))], 1))
         for offset in range(5)

@@ -125,7 +125,7 @@ def test_a_log_with_an_outdated_index_is_scanned_once(tmp_path: Path, monkeypatc
     assert records(source, source.make_splits([everything], 10)) == written(directory)
 
 
-def test_scan_results_are_not_used_for_another_file(tmp_path: Path) -> None:
+def test_a_cached_scan_of_a_segment_is_not_used_for_another_file_of_its_name(tmp_path: Path) -> None:
     with mock.patch.object(segment_files, "WALK_MARK_BYTES", 1):
         for size in (10, 50, 10, 30):
             directory = filled(tmp_path, 50, settings=LogSettings(), size=size)
@@ -182,7 +182,7 @@ def test_a_range_within_one_batch_returns_only_its_offsets(tmp_path: Path) -> No
         assert [row.offset for row in records(source, splits)] == [start + 40, start + 41, start + 42]
 
 
-def test_no_range_and_an_empty_range_have_no_split(tmp_path: Path) -> None:
+def test_empty_offset_ranges_give_no_splits(tmp_path: Path) -> None:
     filled(tmp_path, 5)
     source = source_of(tmp_path)
     assert source.make_splits([], 10) == []

@@ -126,7 +126,7 @@ def test_many_chunks_are_encoded_contiguously() -> None:
     assert [header.base_offset for header in headers[1:]] == [header.next_offset for header in headers[:-1]]
 
 
-def test_a_slice_of_rows_encodes_only_that() -> None:
+def test_a_slice_of_an_arrow_batch_encodes_only_its_own_rows() -> None:
     assert read(list(encode_rows(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
 
 

@@ -132,7 +132,7 @@ def late(log: Log) -> None:
     )
 
 
-def test_values_that_rows_cannot_express_are_kept(tmp_path: Path) -> None:
+def test_a_rewrite_keeps_values_that_rows_cannot_express(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, odd)
     rewritten(tmp_path, RewriteSettings(Compression.GZIP, batch_bytes=100_000))

@@ -103,7 +103,7 @@ def test_a_finished_rewrite_run_again_does_nothing(old: Path, tmp_path: Path) ->
         rewrite_directory(str(old), str(new), SETTINGS)
 
 
-def test_the_note_of_another_rewrite_is_rejected(old: Path, tmp_path: Path) -> None:
+def test_a_rewritten_directory_can_be_rewritten_again(old: Path, tmp_path: Path) -> None:
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS)
     assert rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS).target.endswith("newer")
@@ -115,7 +115,7 @@ def test_nested_source_and_target_directories_are_rejected(old: Path, tmp_path: 
         rewrite_directory(str(old), str(tmp_path / place), SETTINGS)
 
 
-def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
+def test_a_rewrite_with_other_settings_or_a_changed_source_is_not_continued(old: Path, tmp_path: Path) -> None:
     with DirectoryRewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
         SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.list_unfinished_segments()[0])
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
@@ -160,7 +160,7 @@ def test_a_torn_end_is_omitted_and_reported(old: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_interrupted_swap_must_be_completed_by_a_broker(old: Path, tmp_path: Path) -> None:
+def test_a_directory_with_an_interrupted_swap_is_rejected_with_the_remedy(old: Path, tmp_path: Path) -> None:
     (old / "orders-1" / "00000000000000000000.log.swap").touch()
     with pytest.raises(RewriteError, match="start a broker"):
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)

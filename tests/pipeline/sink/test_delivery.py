@@ -138,7 +138,9 @@ def test_a_topic_is_auto_created_if_the_broker_allows_it(broker: RunningBroker) 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_each_row_is_written_once(broker: RunningBroker, topic: str, scenario: Callable[[Broker, str], None]) -> None:
+def test_each_row_is_written_once_in_each_scenario_of_failures(
+    broker: RunningBroker, topic: str, scenario: Callable[[Broker, str], None]
+) -> None:
     scenario(broker, topic)
 
 

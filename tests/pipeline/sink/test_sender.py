@@ -182,7 +182,7 @@ def test_a_permanent_error_stops_the_sender_immediately(step: int | str) -> None
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_lost_sequences_are_an_error(code: ErrorCode) -> None:
+def test_a_producer_whose_sequence_the_broker_lost_fails_the_write(code: ErrorCode) -> None:
     with pytest.raises(WriteFailed, match=f"t-0: {code.name}"):
         send(ScriptedClient(OK, code), 8)
 
@@ -196,7 +196,7 @@ def test_the_sender_gives_up_after_retries_or_timeout_with_the_reason() -> None:
         send(ScriptedClient(*[LOST] * 9), settings=replace(SETTINGS, delivery_timeout_ms=0))
 
 
-def test_requests_are_limited_in_size() -> None:
+def test_produce_requests_are_limited_in_size() -> None:
     client = ScriptedClient()
     partitions = [TopicPartition("t", number) for number in range(6)]
     send(client, 1, replace(SETTINGS, max_request_bytes=200), partitions=partitions)
@@ -204,7 +204,7 @@ def test_requests_are_limited_in_size() -> None:
     assert all(sum(map(len, sent.values())) <= 200 for sent in client.requests)
 
 
-def test_batches_without_a_producer_id_have_no_producer() -> None:
+def test_batches_of_a_sender_that_is_not_idempotent_have_no_producer_id() -> None:
     client = ScriptedClient()
     send(client, identity=ProducerIdentity())
     assert [said(batch) for batch in client.batches(ONE)] == [(-1, -1, -1)]

@@ -76,7 +76,7 @@ def test_written_rows_are_read_unchanged(spark: SparkSession, broker: RunningBro
     assert first == (0, 0, b"key", b"000000", 1_700_000_000_000, [("0", b"000000")])
 
 
-def test_a_named_write_is_done_once(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_write_repeated_with_its_write_id_is_done_once(spark: SparkSession, broker: RunningBroker) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "named", "delivery": "exactly-once"}
     rows = spark.range(0, 100, 1, 3).selectExpr("cast(id AS string) AS key", "cast(id AS string) AS value")
     for _ in range(2):
@@ -85,7 +85,9 @@ def test_a_named_write_is_done_once(spark: SparkSession, broker: RunningBroker) 
     assert found == list(range(100))
 
 
-def test_a_rejected_row_fails_the_query_with_its_name(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_row_for_a_missing_partition_fails_the_query_and_the_error_names_it(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
     rows = spark.sql("SELECT 'v' AS value, 99 AS partition")
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": copying.TO, "kafka.max.block.ms": "10"}
     with pytest.raises(Exception, match="partition 99 of topic to, which has 3, is not present in metadata"):

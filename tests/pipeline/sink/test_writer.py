@@ -74,7 +74,7 @@ def test_the_data_source_has_batch_and_stream_writers(broker: RunningBroker) -> 
     assert values(broker.bootstrap_servers, "sources") == [b"a", b"b"] * 2
 
 
-def test_a_stream_is_committed_by_a_writer_made_for_it(broker: RunningBroker) -> None:
+def test_each_batch_of_a_stream_is_committed_once_by_a_new_writer(broker: RunningBroker) -> None:
     options = options_for(broker, "stream", **EXACTLY_ONCE)
     for batch in (0, 1):
         messages: list[Any] = []
@@ -88,7 +88,7 @@ def test_a_stream_is_committed_by_a_writer_made_for_it(broker: RunningBroker) ->
     assert written(make_stream_writer(options, SCHEMA, False)).delivered.transaction is None
 
 
-def test_two_queries_do_not_affect_each_other(broker: RunningBroker) -> None:
+def test_batches_of_two_streaming_queries_with_equal_numbers_are_both_written(broker: RunningBroker) -> None:
     options = options_for(broker, "queries", **EXACTLY_ONCE)
     for query in ("one", "two"):
         task_of(0, query=query)
@@ -96,14 +96,14 @@ def test_two_queries_do_not_affect_each_other(broker: RunningBroker) -> None:
     assert values(broker.bootstrap_servers, "queries") == [b"a", b"b"] * 2
 
 
-def test_leftovers_of_a_failed_task_do_not_prevent_the_abort(broker: RunningBroker) -> None:
+def test_a_stream_is_aborted_although_a_failed_task_left_no_message(broker: RunningBroker) -> None:
     writer = make_stream_writer(options_for(broker, "aborted", **EXACTLY_ONCE), SCHEMA, False)
     task_of(0, query="aborted")
     writer.abort([None, written(writer)], 0)
     assert values(broker.bootstrap_servers, "aborted") == []
 
 
-def test_a_named_batch_write_writes_once(broker: RunningBroker) -> None:
+def test_a_batch_write_repeated_with_its_write_id_is_done_once(broker: RunningBroker) -> None:
     options = options_for(broker, "batch", writeId="march", **EXACTLY_ONCE)
     become_task(0)
     for _ in range(2):

@@ -53,7 +53,7 @@ def test_a_batch_reader_reads_its_planned_splits() -> None:
     assert read(reader, partitions) == [*rows("a", 2, 3, 4), *rows("b", 0)]
 
 
-def test_an_empty_input_has_sparks_empty_partition() -> None:
+def test_an_empty_input_is_planned_without_splits_and_read_as_no_rows() -> None:
     reader = batch_reader(StandIn({"a-0": (3, 3)}))
     assert reader.partitions() == []
     assert read(reader, [InputPartition(None)]) == []
@@ -88,7 +88,7 @@ def test_no_filter_is_pushed_down() -> None:
     assert "pushFilters" not in vars(BatchReader)
 
 
-def test_an_impossible_plan_fails_the_query() -> None:
+def test_a_batch_query_that_starts_at_deleted_offsets_fails_when_planned() -> None:
     with pytest.raises(DataLoss):
         batch_reader(StandIn({"a-0": (5, 9)}), startingoffsets='{"a": {"0": 1}}').partitions()
 
@@ -128,7 +128,7 @@ def test_the_start_of_a_stream_is_fixed_at_its_first_use() -> None:
     assert reader.initialOffset() == first == {"a": {"0": 3}}
 
 
-def test_a_stream_without_a_start_fails() -> None:
+def test_a_stream_whose_starting_timestamp_has_no_record_fails() -> None:
     with pytest.raises(OptionError):
         stream_reader(StandIn({"a-0": (0, 3)}), startingtimestamp="5000").initialOffset()
 
@@ -141,12 +141,12 @@ def test_batches_of_a_stream_are_limited() -> None:
     assert reader.reportLatestOffset() == {"a": {"0": 30}, "b": {"0": 10}}
 
 
-def test_a_trigger_for_all_records_ignores_the_limit() -> None:
+def test_a_trigger_that_reads_all_available_ignores_the_limit_of_offsets() -> None:
     reader = stream_reader(StandIn({"a-0": (0, 30)}), maxoffsetspertrigger="8")
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"a": {"0": 30}}
 
 
-def test_available_now_has_an_end() -> None:
+def test_available_now_reads_up_to_the_end_at_its_start() -> None:
     log = StandIn({"a-0": (0, 5)})
     reader = stream_reader(log, maxoffsetspertrigger="3", minoffsetspertrigger="3")
     reader.prepareForTriggerAvailableNow()
@@ -155,7 +155,7 @@ def test_available_now_has_an_end() -> None:
     assert ends == [{"a": {"0": 3}}, {"a": {"0": 5}}, {"a": {"0": 5}}]
 
 
-def test_available_now_may_be_empty() -> None:
+def test_available_now_of_an_empty_log_reads_nothing() -> None:
     log = StandIn({})
     reader = stream_reader(log)
     reader.prepareForTriggerAvailableNow()

@@ -85,7 +85,7 @@ def test_all_columns_of_a_directory_are_read(spark: SparkSession, directory: Pat
     assert [tuple(row) for row in found] == wanted
 
 
-def test_only_the_columns_of_its_schema_are_read(spark: SparkSession, directory: Path) -> None:
+def test_a_query_with_a_schema_reads_only_its_columns(spark: SparkSession, directory: Path) -> None:
     frame = load(spark, directory, "offset long, topic string", subscribe="visits")
     assert frame.columns == ["offset", "topic"]
     assert [row.offset for row in frame.orderBy("offset").collect()] == [

@@ -88,7 +88,7 @@ def test_missing_offsets_fail_a_stream_unless_data_loss_is_allowed(spark: SparkS
     assert lenient.rows() == [*rows_of(ORDERS, 0, 3), *rows_of(ORDERS, first, 93)]
 
 
-def test_a_stream_rejects_an_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_rejects_options_for_its_end(spark: SparkSession, tmp_path: Path) -> None:
     fill(log_in(tmp_path / "logs", ORDERS), 1)
     with pytest.raises(Exception) as caught:
         Stream(spark, tmp_path, endingOffsets="latest").run()

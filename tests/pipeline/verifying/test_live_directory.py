@@ -23,7 +23,7 @@ def remove(path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_segments_deleted_by_retention_meanwhile_are_notes(tmp_path: Path, count: int) -> None:
+def test_segments_deleted_during_the_verification_are_reported_as_notes(tmp_path: Path, count: int) -> None:
     path = written(tmp_path)
     plan = plan_verification_of_directory(str(tmp_path))
     remove(path, count)

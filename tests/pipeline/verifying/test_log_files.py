@@ -77,7 +77,7 @@ def test_a_checkpointed_partition_without_a_segment_is_found(tmp_path: Path) -> 
     assert (finding.kind, finding.file, finding.offset) == ("checkpoint-beyond-log", "replication-offset-checkpoint", 9)
 
 
-def test_a_thousand_findings_of_a_kind_are_listed_per_file() -> None:
+def test_at_most_a_thousand_findings_of_a_kind_are_listed_per_file() -> None:
     findings = Findings("orders", 0, "orders-0", frozenset({"crc"}))
     for position in range(MAX_OF_A_KIND + 5):
         findings.add_problem("a.log", Problem("crc", position, -1, "wrong"))
@@ -107,7 +107,7 @@ def test_an_epoch_that_begins_after_the_log_start_is_found_after_a_stop(tmp_path
     assert finding.detail == f"its first epoch begins at {start}, and the log has epoch 0 at 0"
 
 
-def test_a_missing_snapshot_at_the_log_end_is_found_after_a_stop(tmp_path: Path) -> None:
+def test_a_missing_snapshot_at_the_log_end_is_found_only_after_a_clean_stop(tmp_path: Path) -> None:
     path = written(tmp_path)
     newest = sorted(path.glob("*.snapshot"))[-1]
     newest.unlink()
@@ -214,7 +214,7 @@ def test_a_topic_deleted_just_before_a_kill_is_not_a_finding(tmp_path: Path) -> 
     assert judge(data) == []
 
 
-def test_a_just_removed_first_segment_is_not_a_data_loss(tmp_path: Path) -> None:
+def test_a_first_segment_that_retention_just_removed_is_not_a_finding(tmp_path: Path) -> None:
     path = written(tmp_path)
     first, second = sorted(path.glob("*.log"))[:2]
     for file in path.glob(f"{first.stem}.*"):

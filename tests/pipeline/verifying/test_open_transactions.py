@@ -66,7 +66,7 @@ def test_later_timestamps_do_not_make_a_transaction_hang(tmp_path: Path) -> None
     assert of_transactions(tmp_path) == [("open-transaction", detail)]
 
 
-def test_the_brokers_time_is_that_of_all_markers(tmp_path: Path) -> None:
+def test_markers_of_all_producers_show_how_long_a_transaction_has_been_open(tmp_path: Path) -> None:
     writer = open_log(tmp_path)
     for wait_ms, kind in ((HOUR_MS, "open-transaction"), (HOUR_MS, "hanging-transaction")):
         writer.now_ms += wait_ms  # the first marker may have come at once, whatever the times of the records are

@@ -100,7 +100,7 @@ def test_missing_segments_excuse_sequence_gaps() -> None:
     assert in_segments([data(0, 3)], [data(9, offset=9)], missing=(0, 0)) == [("sequence-gap", 9)]
 
 
-def test_the_state_after_a_segment_with_many_markers_is_small() -> None:
+def test_the_check_keeps_little_state_of_a_segment_with_many_markers() -> None:
     check = ProducerCheck()
     for offset in range(1000):
         check.check_event(7, marker(offset=offset))

@@ -24,7 +24,7 @@ def severe(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_log_begins_behind_damage_of_closed_segments(kind: str, tmp_path: Path) -> None:
+def test_a_repaired_log_begins_after_a_damaged_closed_segment(kind: str, tmp_path: Path) -> None:
     FAULTS[kind](tmp_path / "data")
     before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
     steps = plan_repair(str(tmp_path / "data"))
@@ -36,7 +36,7 @@ def test_a_log_begins_behind_damage_of_closed_segments(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_log_begins_behind_a_segment_that_is_gone_or_lost_its_end(tmp_path: Path, is_gone: bool) -> None:
+def test_a_repaired_log_begins_after_a_segment_that_is_missing_or_lost_its_end(tmp_path: Path, is_gone: bool) -> None:
     logs = sorted(written(tmp_path / "data").glob("*.log"))
     if is_gone:
         for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
@@ -51,7 +51,7 @@ def test_a_log_begins_behind_a_segment_that_is_gone_or_lost_its_end(tmp_path: Pa
     assert severe(tmp_path / "copy") == []
 
 
-def test_damage_behind_a_gap_counts_too(tmp_path: Path) -> None:
+def test_a_repaired_log_begins_after_the_last_damage_behind_a_missing_segment(tmp_path: Path) -> None:
     logs = sorted(written(tmp_path / "data").glob("*.log"))
     logs[2].unlink()
     content = bytearray(logs[3].read_bytes())
@@ -62,7 +62,7 @@ def test_damage_behind_a_gap_counts_too(tmp_path: Path) -> None:
     assert step.intact == tuple(int(each.stem) for each in logs[:2])
 
 
-def test_a_gap_inside_of_the_newest_segment_stays_as_a_start_leaves_it(tmp_path: Path) -> None:
+def test_a_missing_batch_in_the_newest_segment_needs_no_repair(tmp_path: Path) -> None:
     found = places(written(tmp_path / "data"))
     newest = [each for each in found if each.file == found[-1].file]
     assert len(newest) > 2
@@ -70,7 +70,7 @@ def test_a_gap_inside_of_the_newest_segment_stays_as_a_start_leaves_it(tmp_path:
     assert plan_repair(str(tmp_path / "data")) == []
 
 
-def test_of_linked_directories_the_copy_has_files_of_its_own(tmp_path: Path) -> None:
+def test_repairing_a_symlinked_directory_leaves_its_target_unchanged(tmp_path: Path) -> None:
     FAULTS["crc"](tmp_path / "data")
     (tmp_path / "data" / "orders-0").rename(tmp_path / "elsewhere")
     (tmp_path / "data" / "orders-0").symlink_to(tmp_path / "elsewhere")
@@ -80,14 +80,14 @@ def test_of_linked_directories_the_copy_has_files_of_its_own(tmp_path: Path) -> 
     assert severe(tmp_path / "copy") == []
 
 
-def test_a_copy_inside_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_a_repaired_copy_inside_of_the_source_directory_is_rejected(tmp_path: Path) -> None:
     FAULTS["crc"](tmp_path / "data")
     with pytest.raises(OptionError, match="name a place outside of it"):
         repair_into(str(tmp_path / "data"), str(tmp_path / "data" / "orders-0" / "copy"), [])
     assert not (tmp_path / "data" / "orders-0" / "copy").exists()
 
 
-def test_the_directory_of_a_running_broker_is_refused(tmp_path: Path) -> None:
+def test_the_directory_of_a_running_broker_cannot_be_repaired(tmp_path: Path) -> None:
     FAULTS["crc"](tmp_path / "data")
     held = Disk().lock(str(tmp_path / "data" / LOCK))
     assert held is not None
@@ -98,7 +98,7 @@ def test_the_directory_of_a_running_broker_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists() and runner().invoke(main, arguments).exit_code == 0
 
 
-def test_what_the_metadata_log_does_not_have_is_set_aside(tmp_path: Path) -> None:
+def test_a_partition_unknown_to_the_metadata_is_renamed_as_stray(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     FAULTS["partition-unknown"](tmp_path / "data")
     steps = plan_repair(str(tmp_path / "data"))
@@ -108,7 +108,7 @@ def test_what_the_metadata_log_does_not_have_is_set_aside(tmp_path: Path) -> Non
     assert list((tmp_path / "copy").glob("*-stray"))
 
 
-def test_the_command_says_what_it_would_do_and_does_it(tmp_path: Path) -> None:
+def test_the_repair_command_prints_its_plan_and_writes_the_copy_only_with_yes(tmp_path: Path) -> None:
     FAULTS["crc"](tmp_path / "data")
     arguments = ["repair", str(tmp_path / "data"), "--output", str(tmp_path / "copy")]
     said = runner().invoke(main, arguments)

@@ -23,7 +23,7 @@ WHOLE = ("records", "RecordBatch", "Record", "header", "Message")  # types of wh
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_each_byte_of_a_batch_has_one_part(codec: Compression) -> None:
+def test_each_byte_of_a_batch_is_explained_by_exactly_one_field(codec: Compression) -> None:
     data = bytes(build_batch(RECORDS, base_offset=40, compression=codec))
     part = explain_records(data)
     assert not list(part.iterate_problems())
@@ -73,7 +73,7 @@ def test_a_wrong_checksum_is_shown_with_the_right_one() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_each_byte_of_older_messages_has_one_part(magic: int, codec: Compression) -> None:
+def test_each_byte_of_older_messages_is_explained_by_exactly_one_field(magic: int, codec: Compression) -> None:
     data = bytes(build_message_set([each._replace(headers=()) for each in RECORDS], magic=magic, compression=codec))
     part = explain_records(data)
     assert not list(part.iterate_problems())

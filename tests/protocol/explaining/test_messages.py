@@ -132,7 +132,7 @@ def test_unknown_requests_are_explained_up_to_their_header() -> None:
     assert newer.problem == "HeartbeatRequest has no version 99, only 0 to 4"
 
 
-def test_bytes_after_a_message_are_a_separate_part() -> None:
+def test_bytes_after_a_message_are_shown_as_not_read() -> None:
     data = request(HeartbeatRequest(group_id="g"), 0)
     longer = (len(data) - 4 + 3).to_bytes(4, "big") + data[4:] + b"abc"
     frame = explain_request(longer)
@@ -182,7 +182,7 @@ def test_login_secrets_are_hidden(said: bytes) -> None:
     assert ("alice" in shown) == (b"alice" in said)
 
 
-def test_only_fields_with_known_names_are_explained_by_their_meaning() -> None:
+def test_a_plain_number_field_is_explained_without_a_meaning() -> None:
     response = MetadataResponse(controller_id=3)
     assert named(explain_message(response.encode(1), MetadataResponse, 1), "controller_id").meaning == ""
 

@@ -68,7 +68,7 @@ def test_no_description_only_repeats_the_name() -> None:
     assert [path for path, name, text in sentences() if words(text) <= words(name)] == []
 
 
-def test_a_field_of_a_later_struct_has_its_version_and_kip() -> None:
+def test_a_field_without_its_own_versions_has_the_version_and_kip_of_its_struct() -> None:
     """Most fields are declared without versions, also in structs that only later versions have."""
     request = get_request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
     told = {path: find_field_background(field.name, struct, request) for path, field, struct in fields_of(request)}

@@ -66,7 +66,7 @@ class TestReading:
         assert header._replace(attributes=0x20).is_control
         assert header._replace(attributes=0x40).delete_horizon_ms == T
 
-    def test_a_header_needs_61_bytes(self) -> None:
+    def test_a_batch_header_of_fewer_than_61_bytes_is_rejected(self) -> None:
         assert read_header(BATCH[:HEADER_BYTES]) == read_header(BATCH)
         with pytest.raises(CorruptBatch, match="60 bytes are left") as refusal:
             read_header(b"xx" + BATCH[:60], 2)
@@ -174,7 +174,7 @@ class TestChangingInPlace:
         assert [record.timestamp for record in iterate_records_of_batch(batch)] == [T + 12345] * 5
         assert data[:3] + data[-3:] == b"xxxyyy"
 
-    def test_create_time_can_be_restored(self) -> None:
+    def test_setting_create_time_undoes_setting_log_append_time(self) -> None:
         data = bytearray(BATCH)
         set_log_append_time(data, 0, T + 12345)
         set_timestamp_type_and_max(data, 0, CREATE_TIME, T + 100000)

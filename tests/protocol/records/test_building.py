@@ -62,7 +62,7 @@ class TestBytes:
         ),
         producer=st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, 9)),
     )
-    def test_batches_of_keys_and_values_equal_those_of_records(
+    def test_batches_built_from_keys_and_values_equal_those_built_from_records(
         self, entries: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> None:
         sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]
@@ -71,7 +71,7 @@ class TestBytes:
         assert build_plain_batch(entries, 7, producer=producer) == build_batch(sent, **told)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("count", [1, 63, 64, 65, 9000])
-    def test_batches_of_equally_sized_entries_equal_those_of_records(self, count: int) -> None:
+    def test_batches_built_from_equally_sized_entries_equal_those_built_from_records(self, count: int) -> None:
         entries: list[tuple[bytes, bytes | None]] = [(b"key", b"value")] * count
         entries += [(b"key", None), (b"key", b""), (b"key", None)]
         sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]

@@ -64,7 +64,7 @@ QUORUM: dict[str, tuple[ControlType, int, QuorumMessage]] = {
 
 class TestMarkers:
     @pytest.mark.parametrize(("name", "committed"), [("abort", False), ("commit", True)])
-    def test_quorum_batches_equal_those_of_kafka(self, name: str, committed: bool) -> None:
+    def test_marker_batches_equal_those_of_kafka(self, name: str, committed: bool) -> None:
         marker = make_transaction_marker(committed=committed, coordinator_epoch=12, timestamp=T)
         batch = build_batch(
             [marker],
@@ -78,7 +78,7 @@ class TestMarkers:
         assert batch == JAVA[name]
 
     @pytest.mark.parametrize(("name", "kind"), [("abort", ControlType.ABORT), ("commit", ControlType.COMMIT)])
-    def test_quorum_control_records_are_decoded(self, name: str, kind: ControlType) -> None:
+    def test_transaction_markers_are_decoded(self, name: str, kind: ControlType) -> None:
         (record,) = iterate_records_of_batch(JAVA[name])
         assert check_batch(JAVA[name]).is_control
         assert decode_control_type(record.key) == kind

@@ -72,7 +72,7 @@ def test_nonzero_attributes_are_kept() -> None:
     assert elide_records(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
 
 
-def test_other_batches_are_unchanged_by_elision() -> None:
+def test_control_batches_elided_batches_and_old_messages_are_unchanged_by_elision() -> None:
     marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     control = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert elide_attributes(control, check_batch(control)) is None

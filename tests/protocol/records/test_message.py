@@ -101,7 +101,7 @@ def test_a_message_with_another_magic_is_corrupt(magic: int) -> None:
         b"\x01\x00" + pack(">qi5s", T, 4, b"key"),
     ],
 )
-def test_sizes_that_do_not_fill_the_message_are_rejected(body: bytes) -> None:
+def test_key_and_value_sizes_that_do_not_fill_the_message_are_rejected(body: bytes) -> None:
     with pytest.raises((InvalidRecords, CorruptBatch)):
         read_message(sealed(body))
 

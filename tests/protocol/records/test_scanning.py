@@ -176,7 +176,7 @@ class TestRuns:
             [Record(index, T + 2**61, b"", b"") for index in range(500)],
         ],
     )
-    def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
+    def test_the_scanner_skips_runs_of_alike_records(self, sent: list[Record], walked: list[int]) -> None:
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < MIN_RUN
 
@@ -215,7 +215,7 @@ def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
     assert not RecordScan(data, 2**31 - 1).scan_all_records()
 
 
-def test_the_compiled_walk_passes_no_record_that_ends_behind_its_stop() -> None:
+def test_the_compiled_walk_stops_before_a_record_that_ends_beyond_its_limit() -> None:
     data = payload(equal(5))
     size = len(data) // 5
     for stop, passed in ((3 * size - 1, 2), (3 * size, 3), (len(data), 5)):
@@ -243,7 +243,7 @@ class TestLength:
         run = run_in(data, len(data) // 50 * 20, 20, 50)
         assert run.length == 30
 
-    def test_a_run_ends_with_the_count_or_the_data(self) -> None:
+    def test_a_run_ends_at_the_record_count_or_the_end_of_the_data(self) -> None:
         data = payload(equal(50))
         assert run_in(data, 0, 0, 20).length == 20
         assert run_in(data[:-1], 0, 0, 1000).length == 49
@@ -280,7 +280,7 @@ class TestLength:
 
 
 class TestContent:
-    def test_a_run_has_timestamp_deltas_of_one_and_two_bytes(self) -> None:
+    def test_a_run_lists_its_timestamp_deltas_of_one_and_two_bytes(self) -> None:
         for base in (0, 1000):
             data = payload([Record(timestamp=T + base + index % 7) for index in range(60)])
             run = run_in(data, 0, 0, 60)
@@ -299,17 +299,17 @@ class TestContent:
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {1}
 
-    def test_a_run_has_the_keys_of_its_records(self) -> None:
+    def test_a_run_knows_whether_its_records_have_keys(self) -> None:
         for key in (None, b"", b"key"):
             run = run_in(payload(equal(20, key=key)), 0, 0, 20)
             assert run.keyed == (key is not None)
 
-    def test_a_run_has_headers_up_to_a_limit(self) -> None:
+    def test_records_with_too_many_headers_form_no_run(self) -> None:
         for count, found in ((MAX_HEADERS, True), (MAX_HEADERS + 1, False)):
             data = payload(equal(20, headers=(("h", b"v"),) * count))
             assert (find_run_of_records(data, 0, 0, 20) is not None) == found
 
-    def test_offset_deltas_in_a_run_must_be_the_indexes(self) -> None:
+    def test_records_with_wrong_offset_deltas_form_no_run(self) -> None:
         data = bytearray(payload(equal(20)))
         size = len(data) // 20
         data[9 * size + 3] += 2

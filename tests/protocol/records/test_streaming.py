@@ -90,7 +90,7 @@ def test_bytes_after_the_records_are_rejected_wherever_the_pieces_end() -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES, st.integers(-(10**12), 10**12))
-def test_streamed_records_can_be_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: int) -> None:
+def test_streaming_can_omit_records_and_shift_their_timestamps(seed: int, piece: int, by_ms: int) -> None:
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)

@@ -100,7 +100,7 @@ class TestHeaders:
         refusal = refused(assemble_batch(header, payload(SMALL)))
         assert (refusal.code, refusal.message, refusal.record_errors) == (ErrorCode.INVALID_RECORD, message, ())
 
-    def test_a_header_with_a_producer_is_valid(self) -> None:
+    def test_a_batch_header_with_a_producer_is_valid(self) -> None:
         check_batch_header(HEADER._replace(producer_id=0, producer_epoch=0, base_sequence=0))
 
 
@@ -238,7 +238,7 @@ class TestTimestamps:
         assert refused(batch, earliest_ms=0).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_the_records_of_the_java_test_sample_begin_after_its_header() -> None:
+def test_the_payload_built_for_these_tests_equals_that_of_a_java_batch() -> None:
     assert JAVA["small none"][HEADER_BYTES:] == payload(SMALL)
 
 

@@ -76,7 +76,9 @@ def test_the_walk_continues_after_damage_in_any_format(magic: int) -> None:
         (11, 3, BatchProblem.LENGTH),
     ],
 )
-def test_the_wrong_part_of_a_header_is_reported(position: int, byte: int, wrong: BatchProblem) -> None:
+def test_the_walk_reports_whether_magic_or_length_of_a_header_is_wrong(
+    position: int, byte: int, wrong: BatchProblem
+) -> None:
     data = bytearray(placed(0, value=bytes(60)))
     data[position] = byte
     (step,) = walked(bytes(data))
@@ -116,7 +118,7 @@ def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
     assert isinstance(zeros, SkippedBytes) and (zeros.wrong, zeros.size_bytes) == (BatchProblem.ZEROS, 5000)
 
 
-def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:
+def test_the_walk_accepts_a_header_only_if_its_batch_fits_into_the_data() -> None:
     data = placed(4, 1) + placed(5)
     assert walker(data).read_header_at(0) is not None
     assert walker(data[:-1]).read_header_at(len(placed(4, 1))) is None

@@ -102,7 +102,7 @@ def test_a_new_schema_cannot_refer_to_a_deleted_version(registry: Asking) -> Non
     assert registry.register("base", base, references=references).code == 42201
 
 
-def test_an_imported_schema_may_have_what_older_registries_allowed(registry: Asking) -> None:
+def test_an_imported_schema_may_have_deleted_references_and_invalid_defaults(registry: Asking) -> None:
     registry.register("ref", record("Ref", ("id", "string")))
     registry.delete("/subjects/ref/versions/1")
     registry.put("/mode/base", {"mode": "IMPORT"})

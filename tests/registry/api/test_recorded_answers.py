@@ -109,7 +109,9 @@ def like_recorded(found: Any, wanted: Any) -> Any:
     return kept | ({"schema": json.loads(kept["schema"])} if "schema" in kept else {})
 
 
-def test_responses_of_administration_are_as_recorded(registry: Asking, broker: Broker) -> None:
+def test_responses_and_records_of_administration_equal_recorded_ones_of_confluent(
+    registry: Asking, broker: Broker
+) -> None:
     for method, path, body, status, wanted in ADMIN:
         sent = body if body is None or "schema" not in body else {**body, "schema": json.dumps(body["schema"])}
         answer = registry.ask(method, path, sent)
@@ -124,7 +126,7 @@ def test_responses_of_administration_are_as_recorded(registry: Asking, broker: B
     assert found == wanted
 
 
-def test_responses_about_references_are_as_recorded(registry: Asking, broker: Broker) -> None:
+def test_responses_about_references_equal_recorded_ones_of_confluent(registry: Asking, broker: Broker) -> None:
     money, order = record("Money", ("cents", "long")), record("Order", ("price", "Money"))
     references = [{"name": "Money", "subject": "av_money", "version": 1}]
     assert registry.register("av_money", money).body["id"] == 1

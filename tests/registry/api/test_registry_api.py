@@ -318,7 +318,7 @@ def test_ids_are_separate_in_each_context(registry: Asking) -> None:
     assert registry.get("/subjects/y/versions/1").body["subject"] == ":.c:y"
 
 
-def test_a_context_has_a_config_and_a_mode(registry: Asking) -> None:
+def test_config_and_mode_of_a_context_apply_only_to_its_subjects(registry: Asking) -> None:
     registry.put("/contexts/.c/config", {"compatibility": "NONE"})
     registry.put("/mode/:.d:", {"mode": "READONLY"})
     assert registry.get("/config/:.c:x?defaultToGlobal=true").body == {"compatibilityLevel": "NONE"}
@@ -390,7 +390,7 @@ def test_numbers_and_strings_out_of_range_are_not_server_errors(registry: Asking
     assert registry.ask("POST", "/subjects/y/versions", raw=pair).status == 200
 
 
-def test_many_names_for_a_large_schema_are_rejected(registry: Asking) -> None:
+def test_a_schema_that_refers_to_a_large_one_by_many_names_is_rejected(registry: Asking) -> None:
     registry.register("x", {**R1, "doc": "x" * 500_000})
     references = [{"name": f"R{number}", "subject": "x", "version": 1} for number in range(20)]
     assert "characters" in registry.register("y", "int", references=references).body["message"]

@@ -96,7 +96,7 @@ async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.
         budgets[0].spend_steps(0)
 
 
-def test_a_body_of_very_many_values_is_rejected_outside_of_the_schema(registry: Asking) -> None:
+def test_a_request_body_with_too_many_values_beside_the_schema_is_rejected(registry: Asking) -> None:
     for body in (
         b'{"a":[' + b"[]," * 100_000 + b"0]}",
         b"{" + b",".join(b'"%d":"x"' % number for number in range(100_000)) + b"}",
@@ -107,7 +107,7 @@ def test_a_body_of_very_many_values_is_rejected_outside_of_the_schema(registry: 
     assert registry.register("x", wide).status == 200
 
 
-def test_large_and_small_schemas_are_parsed_alike() -> None:
+def test_large_and_small_json_texts_are_parsed_alike() -> None:
     value = {"a": [1, -2.5, 'é😀"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
     text = json.dumps(value)
     assert parse_json(text) == value

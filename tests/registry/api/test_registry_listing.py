@@ -42,7 +42,7 @@ def test_deleted_subjects_of_an_id_can_be_listed(registry: Asking) -> None:
     assert registry.get("/schemas/ids/1/versions?deleted=true&offset=1").body == [{"subject": "b", "version": 1}]
 
 
-def test_a_prefix_applies_to_one_context_without_the_wildcard(registry: Asking) -> None:
+def test_a_subject_prefix_selects_one_context_unless_it_is_the_wildcard(registry: Asking) -> None:
     for subject in ("t1", ":.c:t1", ":.d:t2", ":.c:x"):
         registry.register(subject, A)
     for prefix, wanted in (
@@ -118,5 +118,5 @@ def test_unsupported_tags_are_rejected(registry: Asking, name: str) -> None:
     assert registry.get("/schemas/ids/1?findTags=PII").code == 422
 
 
-def test_no_response_depends_on_the_deployment(registry: Asking) -> None:
+def test_the_deployment_metadata_has_no_attributes(registry: Asking) -> None:
     assert registry.get("/v1/metadata/deployment").body == {"attributes": []}

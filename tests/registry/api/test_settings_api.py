@@ -9,7 +9,7 @@ from tests.registry.asking import Asking, record
 A, READONLY = record("A"), {"mode": "READONLY"}
 
 
-def test_an_overriding_mode_applies_to_each_subject(registry: Asking) -> None:
+def test_readonly_override_applies_to_subjects_with_a_mode_of_their_own(registry: Asking) -> None:
     registry.put("/mode", {"mode": "READONLY_OVERRIDE"})
     registry.put("/mode/s", {"mode": "READWRITE"})
     for subject in ("s", "other"):
@@ -53,6 +53,6 @@ def test_removing_the_mode_of_a_context_removes_those_of_its_subjects(
     assert [registry.get(f"/mode/{name}").body for name in (":.other:", ":.other:a")] == [READONLY, READONLY]
 
 
-def test_a_subject_without_a_mode_has_none_to_delete(registry: Asking) -> None:
+def test_deleting_the_mode_of_a_subject_without_one_is_an_error(registry: Asking) -> None:
     assert registry.delete("/mode/s").code == 40401
     assert registry.delete("/mode/:.c:?recursive=true")[:2] == (200, {"mode": None})

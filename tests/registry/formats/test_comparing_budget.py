@@ -174,7 +174,7 @@ def test_too_deeply_nested_references_are_an_error() -> None:
         schema.get_text_in_format("resolved")
 
 
-def test_a_long_id_is_not_stored_with_each_name() -> None:
+def test_a_json_schema_with_a_long_id_and_many_anchors_is_rejected() -> None:
     url = "https://json-schema.org/draft/2020-12/schema"
     many: dict[str, Any] = {f"d{number}": {"$anchor": f"a{number}"} for number in range(100)}
     document = {"$schema": url, "$id": "http://a/" + "x" * 400_000, "$defs": many}

@@ -56,7 +56,7 @@ def test_an_id_or_guid_precedes_the_data_or_is_in_a_header() -> None:
 
 
 @for_each("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
-def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
+def test_data_without_a_schema_id_is_recognized(data: bytes | None) -> None:
     assert read_schema_id(data) is None
 
 
@@ -214,7 +214,7 @@ def test_corrupt_avro_data_is_rejected(schema: str, data: bytes) -> None:
         decode_framed_data("AVRO", avro.parse(schema, {}), FramedData(1, data))
 
 
-def test_an_unknown_format_is_rejected() -> None:
+def test_data_of_an_unknown_schema_format_is_rejected() -> None:
     with pytest.raises(InvalidData):
         decode_framed_data("THRIFT", json_schema.parse("{}", {}), FramedData(1, b""))
 

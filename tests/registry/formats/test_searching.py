@@ -13,7 +13,7 @@ from minibroker.registry.formats.searching import PatternFinder
 PATTERN, NAME = "(a|b|ab)*c", "ab" * 50
 
 
-def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
+def test_a_pattern_is_searched_anywhere_in_a_property_name() -> None:
     finder = PatternFinder(ComparingBudget())
     assert finder.matches_part_of_name("^a.c$", "aéc") and finder.matches_part_of_name("b", "abc")
     assert not finder.matches_part_of_name("^b", "abc") and not finder.matches_part_of_name("(?=a)", "a")

@@ -28,7 +28,9 @@ def conflict(name: str) -> str:
     ("kind", "text", "taken"),
     [("AVRO", AVRO, "fg"), ("AVRO", '["int"]', ""), ("JSON", json.dumps(OPEN), "fo"), ("PROTOBUF", PROTO, "fgh")],
 )
-def test_a_field_may_not_have_a_reserved_name(registry: Asking, kind: str, text: str, taken: str) -> None:
+def test_a_field_with_a_reserved_name_is_rejected_if_fields_are_validated(
+    registry: Asking, kind: str, text: str, taken: str
+) -> None:
     body = {"schema": text, "schemaType": kind, "metadata": reserving(" o, f,, g,h ,inner")}
     path = "/compatibility/subjects/s/versions?verbose=true"
     assert registry.ask("POST", path, body).body == {"is_compatible": True, "messages": []}

@@ -191,7 +191,7 @@ def test_records_of_other_writers_are_applied_immediately(broker: Broker, regist
     assert registry.get("/subjects").body == ["x"]
 
 
-def test_a_deleted_schemas_topic_is_an_empty_registry(broker: Broker, registry: Asking) -> None:
+def test_deleting_the_schemas_topic_empties_the_registry(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "_schemas")]).values()
@@ -290,7 +290,7 @@ async def test_large_schemas_and_many_versions_do_not_block_the_event_loop() -> 
         assert turns > 5
 
 
-async def test_the_steps_of_a_large_request_yield_to_others() -> None:
+async def test_a_large_registration_yields_to_other_work_in_the_event_loop() -> None:
     """Otherwise nothing lets others have turns in this request: its schema was parsed before, and is not written."""
     async with Broker(registry=True) as broker:
         large = record("R", *((f"f{each}?", "string") for each in range(1500)))

@@ -46,7 +46,7 @@ def test_an_epoch_before_all_known_ones_ends_where_the_first_begins() -> None:
     assert LeaderEpochs([(5, 30), (7, 40)]).find_end_offset(3, 100) == (3, 30)
 
 
-def test_a_leader_epoch_begins_at_one_offset_only() -> None:
+def test_assigning_the_latest_leader_epoch_again_changes_nothing() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign_epoch(5, 31)
     assert not epochs.changed
@@ -153,7 +153,7 @@ def test_an_epoch_checkpoint_without_changes_needs_no_fsync(tmp_path: Path) -> N
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n1 5\n"
 
 
-def test_a_failed_epoch_write_is_repeated_with_the_next(tmp_path: Path) -> None:
+def test_an_epoch_checkpoint_that_could_not_be_written_is_written_before_its_fsync(tmp_path: Path) -> None:
     epochs, disk = LeaderEpochs(), FailingDisk()
     file = LeaderEpochFile(epochs, disk, str(tmp_path))
     epochs.assign_epoch(0, 0)

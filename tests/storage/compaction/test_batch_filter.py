@@ -267,7 +267,7 @@ _RECORDS = st.lists(
 
 
 @given(_RECORDS, st.dictionaries(st.sampled_from("abc"), st.integers(0, 15)), st.integers(0, 4), st.integers(-1, 15))
-def test_records_are_kept_or_removed_as_a_whole(
+def test_the_filter_keeps_the_latest_records_of_each_key_unchanged(
     made: list[tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]],
     latest: dict[str, int],
     compression: int,

@@ -275,7 +275,7 @@ def test_all_logs_are_closed_if_one_fails(tmp_path: Path) -> None:
     assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 5), (4, 5)]
 
 
-def test_each_checkpoint_can_be_updated_separately(tmp_path: Path) -> None:
+def test_one_checkpoint_file_can_be_written_without_the_other(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -467,7 +467,7 @@ def test_other_files_and_directories_are_not_treated_as_logs(tmp_path: Path) -> 
     assert opened(tmp_path).list_logs() == [("orders", 0)]
 
 
-def test_a_log_directory_uses_the_given_clock(tmp_path: Path) -> None:
+def test_meta_properties_has_the_time_of_the_given_clock(tmp_path: Path) -> None:
     surroundings = Surroundings()
     surroundings.now_ms = NOW_MS + 86_400_000
     opened(tmp_path, surroundings=surroundings)

@@ -71,7 +71,7 @@ def test_index_entries_are_shown_with_their_positions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [(4, 110), (70000, 110), (6, 90), (6, 1 << 30), (-1, 110)])
-def test_only_the_offset_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
+def test_only_the_offset_index_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
     file = file_of(tmp_path, offsets_of((5, 100), wrong, (9, 250), (12, 300)))
     (damage,) = damages_in(iterate_offset_entries(file, 0))
     assert (damage.position, damage.offset) == (8, wrong[0])
@@ -85,7 +85,7 @@ def test_only_the_offset_entry_out_of_order_is_reported(tmp_path: Path, wrong: t
 
 
 @pytest.mark.parametrize("wrong", [(NOW_MS, 6), (NOW_MS << 8, 6), (NOW_MS + 1, 2), (NOW_MS + 1, 1 << 20), (-5, 6)])
-def test_only_the_time_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
+def test_only_the_time_index_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
     file = file_of(tmp_path, times_of((NOW_MS, 5), wrong, (NOW_MS + 2, 7), (NOW_MS + 3, 9)))
     (damage,) = damages_in(iterate_time_entries(file, 0))
     assert (damage.position, damage.offset) == (12, wrong[1])

@@ -188,7 +188,7 @@ def test_offsets_must_lie_between_those_of_the_segment_and_the_next(tmp_path: Pa
     assert damages_in(inspect(tmp_path, placed(100, 3), base_offset=100, end_offset=103)) == []
 
 
-def test_a_batch_before_the_one_that_was_expected_is_misplaced(tmp_path: Path) -> None:
+def test_a_batch_with_offsets_above_those_of_the_next_is_reported(tmp_path: Path) -> None:
     first, misplaced, last = placed(0, 2), placed(10), placed(2)
     (damage,) = damages_in(inspect(tmp_path, first + misplaced + last))
     assert (damage.position, damage.found) == (len(first), "offsets 10 to 10")

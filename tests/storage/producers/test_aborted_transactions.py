@@ -72,7 +72,9 @@ def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> Non
         (None, "it is missing"),
     ],
 )
-def test_an_index_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, data: bytes | None, reason: str) -> None:
+def test_a_transaction_index_with_fewer_entries_than_its_checkpoint_is_corrupt(
+    tmp_path: Path, data: bytes | None, reason: str
+) -> None:
     path = str(tmp_path / f"{0:020d}")
     if data is not None:
         Path(f"{path}.txnindex").write_bytes(data)
@@ -95,7 +97,7 @@ def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int
         read_aborted_transactions(Disk(), path, end_offset, None)
 
 
-def test_transaction_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
+def test_aborted_transaction_counts_are_written_only_for_existing_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.update_entry_count(25)
     transactions.write_entry_counts(str(tmp_path), [0, 25])

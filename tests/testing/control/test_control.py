@@ -152,7 +152,7 @@ def test_recorded_requests_are_listed_over_http(control: Control) -> None:
     assert control.post("/v1/journal", {"on": True})["on"] is True
 
 
-def test_clients_are_subscribed_to_their_metrics(control: Control) -> None:
+def test_client_metrics_are_requested_and_listed_over_http(control: Control) -> None:
     control.post("/v1/client-metrics", {"interval": "100 ms"}, 204)
     producer = Producer({"bootstrap.servers": control.bootstrap_servers, "client.id": "shop", "log_level": 0})
     producer.produce("t", "v")
@@ -420,7 +420,7 @@ def test_initial_faults_are_active_from_the_start(tmp_path: Path) -> None:
         assert failed[0].name() == "TOPIC_AUTHORIZATION_FAILED"
 
 
-def test_a_process_emulates_an_older_release(tmp_path: Path) -> None:
+def test_a_served_process_emulates_an_older_release(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--emulate", "2.0", "--control", "0")) as broker:
         control = Control(broker)
         assert produce(control, "a") == [None]

@@ -143,7 +143,7 @@ def test_a_broker_of_another_thread_can_be_awaited() -> None:
         asyncio.run(use(broker))
 
 
-def test_settings_have_kafkas_names() -> None:
+def test_a_broker_takes_settings_by_kafkas_names() -> None:
     with Broker({"num.partitions": 3, "log.retention.ms": -1}) as broker:
         produce(broker, "a")
         assert sorted(path.name for path in broker.directory.glob("t-*")) == ["t-0", "t-1", "t-2"]

@@ -44,7 +44,7 @@ def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_metadata_is_answered_in_the_releases_newest_version_only(release: str) -> None:
+def test_a_metadata_version_above_the_releases_newest_is_not_answered(release: str) -> None:
     with Broker(emulate=release) as broker:
         newest = list_versions_of_release(release)[ApiKey.METADATA][-1]
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers

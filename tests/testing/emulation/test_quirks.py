@@ -246,14 +246,16 @@ def produced(
         ("4.3", ErrorCode.NONE),
     ],
 )
-def test_an_expired_producer_had_to_restart_its_sequence(release: str, code: ErrorCode) -> None:
+def test_the_error_for_a_later_sequence_of_an_unknown_producer_depends_on_the_release(
+    release: str, code: ErrorCode
+) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t", partitions=2)
         assert produced(broker, 1, 5) == {0: code}
         assert len(broker.records("t")) == (code == ErrorCode.NONE)
 
 
-def test_a_producer_is_rejected_only_where_it_is_unknown() -> None:
+def test_a_producer_is_rejected_only_in_partitions_that_do_not_know_it() -> None:
     with Broker(emulate="2.0") as broker:
         broker.create_topic("t", partitions=2)
         assert produced(broker, 1, 0, (1,)) == {1: 0}

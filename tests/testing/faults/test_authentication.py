@@ -102,7 +102,9 @@ def test_a_client_that_retries_authenticates(broker: Broker, library: str) -> No
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_login_counts_as_one_hit_with_the_text_of_its_mechanism(broker: Broker, mechanism: str) -> None:
+def test_an_authentication_fault_refuses_only_its_mechanism_with_its_error_message(
+    broker: Broker, mechanism: str
+) -> None:
     fault = broker.faults.add(authentication="refuse", mechanism=mechanism, client_id="rdkafka")
     others = [each for each in MECHANISMS if each != mechanism][:2]
     assert [outcome(broker, "confluent", mechanism=each) for each in others] == [None, None]

@@ -21,7 +21,7 @@ def answer(*partitions: tuple[int, int]) -> ShareFetchResponse:
     )
 
 
-def test_a_partition_with_a_fault_has_only_the_error() -> None:
+def test_an_error_added_to_a_partition_replaces_its_answer() -> None:
     response = answer((0, 0), (1, 0))  # as behind a proxy, which cannot change the node's share session
     add_errors_of_rule(
         response, answer((0, 56), (1, 56)), Rule(topic="t", partition=1, error="KAFKA_STORAGE_ERROR"), lambda _: "t"

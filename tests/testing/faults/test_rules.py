@@ -30,7 +30,7 @@ def test_random_faults_use_a_reproducible_seed() -> None:
     assert Rule(close="before").seed is None
 
 
-def test_every_argument_is_declared_with_its_types_and_a_meaning() -> None:
+def test_every_fault_argument_has_types_and_a_description() -> None:
     assert [word for word, (kinds, declared) in WORDS.items() if not kinds or not declared.meaning.endswith(".")] == []
     assert WORDS["delay"][0] == (str, float, timedelta) and WORDS["nth"][1].minimum == 1
 

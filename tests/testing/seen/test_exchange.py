@@ -31,7 +31,7 @@ def test_every_message_can_be_converted_to_json() -> None:
 
 
 @pytest.mark.parametrize(("data", "text"), [(b"abc", "abc"), (b"\xff", "0xff"), (b"a\x00", "0x6100"), (b"", "")])
-def test_bytes_of_a_message_are_shown_as_readable_text(data: bytes, text: str) -> None:
+def test_bytes_of_a_message_are_shown_as_text_or_hexadecimal(data: bytes, text: str) -> None:
     assert format_bytes(data) == text
 
 

@@ -64,7 +64,7 @@ def states(broker: Broker) -> list[tuple[int, int, str, int]]:
 # --- what was delivered -------------------------------------------------------------------------------
 
 
-def test_delivered_records_are_shown_in_every_state(broker: Broker, consumer: ShareConsumer) -> None:
+def test_deliveries_of_a_share_group_show_the_state_of_each_record(broker: Broker, consumer: ShareConsumer) -> None:
     messages = read(consumer)
     (member,) = broker.wait_for_group("g", 1)
     assert broker.share_group("g").deliveries() == [Delivery("t", 0, 0, 2, "acquired", 1, member)]
@@ -175,13 +175,17 @@ EXPIRING: list[tuple[Callable[[Broker], object], str]] = [
 
 
 @pytest.mark.parametrize(("wait", "words"), EXPIRING)
-def test_an_expired_wait_reports_the_state(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_a_wait_that_times_out_reports_the_state_reached(
+    broker: Broker, wait: Callable[[Broker], object], words: str
+) -> None:
     with pytest.raises(Expired) as raised:
         wait(broker)
     assert str(raised.value) == f"after 0.01 s: {words}"
 
 
-def test_a_record_delivered_only_once_is_reported(broker: Broker, consumer: ShareConsumer) -> None:
+def test_waiting_for_a_redelivery_that_does_not_happen_reports_the_deliveries(
+    broker: Broker, consumer: ShareConsumer
+) -> None:
     read(consumer)
     with pytest.raises(Expired, match="and there are 0\n  t-0 offset 0: .* delivered 1 times, acquired by "):
         broker.share_group("g").expect_redelivered("t", timeout="10 ms")

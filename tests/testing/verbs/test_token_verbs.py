@@ -67,7 +67,7 @@ def test_the_token_owners_permissions_apply(broker: Broker) -> None:
             assert [topic.error_code for topic in client.fetch_metadata(["secret"]).topics] == [code]
 
 
-def test_permissions_on_tokens_are_granted(broker: Broker) -> None:
+def test_acls_grant_permissions_on_delegation_tokens(broker: Broker) -> None:
     token, other = broker.tokens.create("bob"), broker.tokens.create("bob")
     broker.acls.allow("admin", "all", user_principal="*")
     broker.acls.allow("alice", "create_tokens", user_principal="bob")

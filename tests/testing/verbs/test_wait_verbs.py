@@ -121,7 +121,9 @@ WAITS: list[tuple[Callable[[Broker], object], str]] = [
 
 
 @pytest.mark.parametrize(("wait", "words"), WAITS)
-def test_an_expired_wait_reports_the_state(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_a_wait_that_times_out_reports_the_state_reached(
+    broker: Broker, wait: Callable[[Broker], object], words: str
+) -> None:
     broker.produce("t", "a")
     broker.journal.on()
     with pytest.raises(Expired, match=words):
@@ -138,7 +140,9 @@ def test_an_expired_wait_reports_the_state(broker: Broker, wait: Callable[[Broke
         (lambda b: b.wait_for_requests("Fetch", error="NOT_LEADER"), "'NOT_LEADER' is not an error of Kafka"),
     ],
 )
-def test_impossible_conditions_are_not_awaited(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
+def test_waiting_with_an_invalid_state_api_or_error_fails_immediately(
+    broker: Broker, wait: Callable[[Broker], object], words: str
+) -> None:
     broker.journal.on()
     with pytest.raises(ValueError, match=words):
         wait(broker)
@@ -149,7 +153,7 @@ def test_requests_cannot_be_awaited_without_the_journal(broker: Broker) -> None:
         broker.wait_for_requests("Fetch")
 
 
-def test_a_wait_survives_a_crash(broker: Broker) -> None:
+def test_a_wait_continues_after_a_kill_and_restart_of_the_broker(broker: Broker) -> None:
     broker.produce("t", "a")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(broker.wait_for_high_watermark, "t", 2, timeout="60 s")

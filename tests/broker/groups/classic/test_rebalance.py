@@ -280,7 +280,7 @@ def test_members_whose_subscriptions_exceed_the_record_size_are_rejected(frugal:
     assert {frugal.heartbeat(member_id) for member_id in members} == {ErrorCode.NONE}
 
 
-def test_a_rejoining_member_counts_once_and_one_that_left_not_at_all(frugal: Driver) -> None:
+def test_the_subscription_size_of_a_group_counts_each_present_member_once(frugal: Driver) -> None:
     for _ in range(5):
         leader, other = frugal.stable(2, protocols=THIRD)
         joins = [frugal.ask_join(member_id, protocols=THIRD) for member_id in (leader, other)]
@@ -296,7 +296,7 @@ def test_a_member_whose_rejoin_is_too_large_is_removed(frugal: Driver) -> None:
     assert frugal.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_last_to_join_are_removed_if_a_rebalance_exceeds_the_size(small: Driver) -> None:
+def test_the_last_members_to_rejoin_are_rejected_beyond_the_maximum_group_size(small: Driver) -> None:
     ids = [small.ask_join().member_id for _ in range(3)]
     first, second = small.ask_join(ids[0]), small.ask_join(ids[1])
     assert answered(small.ask_join(ids[2])).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -304,7 +304,7 @@ def test_the_last_to_join_are_removed_if_a_rebalance_exceeds_the_size(small: Dri
     assert {answered(first).error_code, answered(second).error_code} == {ErrorCode.NONE}
 
 
-def test_a_group_that_is_too_large_after_a_restart_rebalances(driver: Driver) -> None:
+def test_a_group_above_the_maximum_size_after_a_restart_rebalances(driver: Driver) -> None:
     leader, *others = driver.stable(3)
     driver.harness.restart(settings={"group.max.size": "2"})
     driver.turn()
@@ -329,7 +329,7 @@ def test_members_with_malformed_metadata_affect_no_others(driver: Driver, metada
     assert member_id in driver.group.members
 
 
-def test_a_group_knows_the_subscriptions_of_its_members(driver: Driver) -> None:
+def test_a_group_is_subscribed_to_the_topics_of_all_its_members(driver: Driver) -> None:
     (leader,) = driver.stable()
     driver.new_member(protocols=(("range", subscription("u", "v")),))
     answered(driver.ask_join(leader))
@@ -338,7 +338,7 @@ def test_a_group_knows_the_subscriptions_of_its_members(driver: Driver) -> None:
     assert not driver.group.is_subscribed_to("w")
 
 
-def test_members_of_another_protocol_type_subscribe_to_nothing(driver: Driver) -> None:
+def test_a_group_whose_protocol_type_is_not_consumer_is_subscribed_to_no_topic(driver: Driver) -> None:
     driver.stable(kind="connect")
     assert driver.group.topics is None
     assert not driver.group.is_subscribed_to("t")

@@ -342,7 +342,7 @@ def test_a_classic_member_joins_a_consumer_group(harness: Harness, mixed: tuple[
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
 
 
-def test_a_classic_member_must_send_its_epoch_and_its_protocol(
+def test_a_classic_member_of_a_consumer_group_must_send_its_generation_and_protocol(
     harness: Harness, mixed: tuple[Player, ClassicPlayer]
 ) -> None:
     new, classic = mixed
@@ -372,7 +372,7 @@ def test_a_classic_member_must_send_its_epoch_and_its_protocol(
         {"protocols": (("cooperative-sticky", b"\0"),)},
     ],
 )
-def test_an_incompatible_protocol_is_rejected(
+def test_a_classic_join_with_an_incompatible_protocol_is_rejected(
     harness: Harness, mixed: tuple[Player, ClassicPlayer], join: dict[str, Any]
 ) -> None:
     answer = mixed[1].driver.ask_join("another", **join)
@@ -411,7 +411,7 @@ def test_a_classic_member_that_does_not_rejoin_is_removed(
     assert owners([new, third]).keys() == everything()
 
 
-def test_members_of_either_protocol_can_be_removed(harness: Harness, mixed: tuple[Player, ClassicPlayer]) -> None:
+def test_leave_group_removes_members_of_either_protocol(harness: Harness, mixed: tuple[Player, ClassicPlayer]) -> None:
     new, classic = mixed
     static = Player(harness, "s", TOPIC, instance="i")
     static.join()

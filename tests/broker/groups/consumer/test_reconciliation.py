@@ -100,7 +100,7 @@ def test_a_partition_to_be_revoked_may_be_reassigned() -> None:
     assert step(before, of(a="01"), of(a="0"), taken=of(a="012")) == (STABLE, 6, 5, of(a="01"), {})
 
 
-def test_the_target_may_change_during_a_revocation() -> None:
+def test_a_target_that_changes_during_a_revocation_changes_what_is_revoked() -> None:
     before = member(UNREVOKED, has=of(a="01"), revoking=of(a="2"))
     assert step(before, of(a="0"), of(a="01"), epoch=7) == (UNREVOKED, 5, 5, of(a="0"), of(a="1"))
 

@@ -198,7 +198,7 @@ def test_a_reassigned_partition_stays_with_its_new_owner_in_any_record_order(gro
     assert group.owners == {(A, 1): "m", (A, 3): "c"}
 
 
-def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
+def test_tombstones_of_unknown_groups_and_members_are_ignored(harness: Harness) -> None:
     harness.coordinator(GROUP)
     coordinator = harness.cluster.groups
     commit(coordinator, consumer_records.make_member_tombstones(GROUP, "m"))

@@ -42,7 +42,7 @@ def test_partitions_of_a_deleted_topic_are_revoked_although_its_name_is_reused(h
     assert player.epoch == 4
 
 
-def test_topics_without_subscribers_change_nothing(harness: Harness, topic: str) -> None:
+def test_creating_a_topic_without_subscribers_starts_no_new_epoch(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     harness.create_topic("other")

@@ -28,7 +28,7 @@ def test_partitions_are_assigned_evenly_to_share_members() -> None:
     assert found["m1"][A] | found["m2"][A] == {0, 1, 2, 3}
 
 
-def test_more_members_than_partitions_share_them() -> None:
+def test_each_of_more_members_than_partitions_gets_a_partition() -> None:
     found = assigned({f"m{index}": frozenset({A}) for index in range(5)}, {}, {A: range(2)})
     counts = Counter(index for parts in found.values() for index in parts[A])
     assert all(found.values()) and set(counts) == {0, 1}
@@ -45,7 +45,7 @@ def test_the_counts_of_assigned_partitions_equal_kafkas() -> None:
     assert [len(found[f"m{index}"][A]) for index in range(5)] == [2, 1, 2, 1, 1]
 
 
-def test_a_partition_with_too_many_consumers_leaves_the_most_loaded_member() -> None:
+def test_a_partition_with_too_many_consumers_is_taken_from_the_most_loaded_member() -> None:
     members = {"m1": frozenset({A}), "m2": frozenset({A})}
     present = {"m1": {A: frozenset({0, 1})}, "m2": {A: frozenset({0})}}
     assert assigned(members, present, {A: range(2)}) == {"m1": {A: frozenset({1})}, "m2": {A: frozenset({0})}}

@@ -54,7 +54,7 @@ def test_other_heartbeats_wait_until_the_target_assignment_is_computed(harness: 
     assert harness.cluster.groups.rebalances == {"share": 2}
 
 
-def test_an_empty_share_group_has_its_target_without_an_interval(harness: Harness) -> None:
+def test_a_share_group_that_became_empty_has_its_target_assignment_at_once(harness: Harness) -> None:
     run_all_steps(steps_of(harness, "m1"))
     group = harness.cluster.groups.get_share_group(GROUP)
     group.remove_members([group.members["m1"]])
@@ -75,7 +75,7 @@ def test_a_member_removed_during_the_assignment_gets_no_partitions(harness: Harn
     assert counted(run_all_steps(steps_of(harness, "m2"))) == COUNT
 
 
-def test_a_dropped_heartbeat_does_not_block_the_group(harness: Harness) -> None:
+def test_a_heartbeat_abandoned_during_the_assignment_does_not_block_the_group(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)
     steps.close()

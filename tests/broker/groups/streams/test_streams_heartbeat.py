@@ -312,7 +312,7 @@ def test_a_streams_group_is_limited_to_its_maximum_size(tmp_path: Path) -> None:
     )
 
 
-def test_a_failed_creation_of_an_internal_topic_is_in_the_status(harness: Harness, topic: str) -> None:
+def test_the_heartbeat_status_names_an_internal_topic_that_could_not_be_created(harness: Harness, topic: str) -> None:
     said = topology(topic, changelog="changelog")
     info = said.subtopologies[0].state_changelog_topics[0]
     info.topic_configs = [StreamsGroupHeartbeatRequest.KeyValue(key="retention.ms", value="soon")]
@@ -326,7 +326,7 @@ def test_a_failed_creation_of_an_internal_topic_is_in_the_status(harness: Harnes
     assert tried.find_failure_of_topic("changelog") is None
 
 
-def test_the_tasks_of_a_large_group_are_assigned_between_requests(harness: Harness) -> None:
+def test_tasks_of_a_large_streams_group_are_assigned_in_the_background(harness: Harness) -> None:
     harness.create_topic("wide", 100)
     many = [Subtopology(subtopology_id=str(number), source_topics=["wide"]) for number in range(SMALL // 100 + 1)]
     first, second = (Player(harness, f"m{number}", Topology(subtopologies=many)) for number in (1, 2))
@@ -343,7 +343,7 @@ def test_the_tasks_of_a_large_group_are_assigned_between_requests(harness: Harne
     assert describe(harness).group_state == "Stable"
 
 
-def test_a_group_that_changes_during_its_assignment_is_reassigned(harness: Harness) -> None:
+def test_a_streams_group_that_a_member_joins_during_its_assignment_is_assigned_anew(harness: Harness) -> None:
     harness.create_topic("wide", 100)
     many = [Subtopology(subtopology_id=str(number), source_topics=["wide"]) for number in range(SMALL // 100 + 1)]
     first, second = (Player(harness, f"m{number}", Topology(subtopologies=many)) for number in (1, 2))
@@ -358,7 +358,7 @@ def test_a_group_that_changes_during_its_assignment_is_reassigned(harness: Harne
     assert sum(map(len, second.active.values())) == len(many) * 50
 
 
-def test_members_that_may_not_create_internal_topics_are_told_the_missing_ones(
+def test_the_heartbeat_status_names_internal_topics_that_a_member_may_not_create(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = RequestContext.allows

@@ -43,7 +43,7 @@ def having(active: dict[int, int], **more: object) -> StreamsMember:
     return MEMBER._replace(assigned=AssignedTasks({"0": active} if active else {}), **more)  # type: ignore[arg-type]
 
 
-def test_unowned_tasks_are_assigned_in_the_targets_epoch() -> None:
+def test_unowned_tasks_are_assigned_and_the_member_reaches_the_target_epoch_at_once() -> None:
     after = toward(having({1: 3}), Tasks(TWO))
     assert (after.epoch, after.previous_epoch, after.state) == (5, 3, MemberState.STABLE)
     assert after.assigned.active == {"0": {1: 3, 2: 5}}
@@ -69,12 +69,12 @@ def test_a_member_waits_for_a_task_that_its_process_owns_in_another_role(
     assert after.assigned.is_empty
 
 
-def test_a_standby_may_be_active_on_another_process() -> None:
+def test_a_standby_task_is_assigned_while_the_task_is_active_on_another_process() -> None:
     after = toward(MEMBER, Tasks(standby=ONE), active=anybody)
     assert (after.state, after.assigned.standby) == (MemberState.STABLE, ONE)
 
 
-def test_tasks_are_revoked_before_the_next_epoch() -> None:
+def test_a_member_reaches_the_target_epoch_only_after_it_revoked_its_tasks() -> None:
     member = having({1: 3, 2: 3})
     after = toward(member, Tasks(ONE), Tasks(TWO))
     assert (after.epoch, after.state) == (3, MemberState.UNREVOKED_TASKS)

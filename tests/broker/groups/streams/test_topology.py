@@ -69,7 +69,7 @@ def test_a_subtopology_has_a_task_for_each_partition_of_its_largest_topic() -> N
     assert [str(task.subtopology_id) for task in found.iterate_task_ids(stateful_only=True)] == ["1", "1"]
 
 
-def test_repartition_topics_get_partition_counts_in_any_order() -> None:
+def test_repartition_topics_get_partition_counts_in_any_order_of_subtopologies() -> None:
     """Subtopology 0 reads what the last one writes, and so on."""
     found = configure_topology(
         said(

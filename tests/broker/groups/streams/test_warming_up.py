@@ -117,7 +117,7 @@ def test_warm_ups_continue_after_a_restart(harness: Harness, grown: tuple[Player
     assert second.active == {"0": {2}}
 
 
-def test_the_next_step_of_a_large_group_is_computed_between_requests(harness: Harness) -> None:
+def test_the_next_step_of_a_large_streams_group_is_computed_in_the_background(harness: Harness) -> None:
     harness.create_topic("wide", SMALL)
     many = topology("wide", changelog="changelog")
     first, second = Player(harness, "m1", many), Player(harness, "m2", many)

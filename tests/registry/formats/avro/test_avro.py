@@ -42,7 +42,7 @@ def schema(value: Any, **references: Any) -> AvroSchema:
 
 
 @for_each("case", RECORDED.values())
-def test_avro_verdicts_are_as_recorded(case: tuple[Any, Any, bool, bool]) -> None:
+def test_avro_verdicts_equal_recorded_ones_of_confluent(case: tuple[Any, Any, bool, bool]) -> None:
     new, old, backward, forward = case
     assert (not list_incompatibilities(schema(new), schema(old))) == backward
     assert (not list_incompatibilities(schema(old), schema(new))) == forward

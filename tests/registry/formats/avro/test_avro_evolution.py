@@ -74,7 +74,7 @@ def can_read(reader: dict[str, Any], writer: dict[str, Any]) -> bool:
 
 @settings(max_examples=150, deadline=None)
 @given(FIELDS, FIELDS)
-def test_an_avro_verdict_agrees_with_a_reader(new: Any, old: Any) -> None:
+def test_avro_schemas_are_compatible_exactly_if_fastavro_can_read_the_data(new: Any, old: Any) -> None:
     reader, writer = schema_of(new), schema_of(old)
     verdict = not list_incompatibilities(parse(json.dumps(reader), {}), parse(json.dumps(writer), {}))
     assert can_read(reader, writer) == verdict
@@ -82,7 +82,7 @@ def test_an_avro_verdict_agrees_with_a_reader(new: Any, old: Any) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(FIELDS)
-def test_a_canonical_avro_text_is_stable(fields: Any) -> None:
+def test_parsing_a_canonical_or_normalized_avro_text_gives_it_again(fields: Any) -> None:
     schema = schema_of(fields)
     parsed = parse(json.dumps(schema), {})
     assert json.loads(parsed.canonical) == schema

@@ -154,7 +154,7 @@ def test_a_pattern_takes_no_exponential_time() -> None:
     ]
 
 
-def test_json_schema_messages_are_confluents() -> None:
+def test_messages_of_json_schema_incompatibilities_equal_confluents() -> None:
     writer, reader = parse('{"properties":{}}', {}), parse('{"properties":{"a":{"type":"string"}}}', {})
     assert list_incompatibilities(reader, writer) == [
         '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The %s schema has an open content '

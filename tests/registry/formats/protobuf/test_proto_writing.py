@@ -158,7 +158,7 @@ service S {
         ("message Empty {}", "\nmessage Empty {}\n"),
     ],
 )  # fmt: skip
-def test_a_canonical_protobuf_text_is_as_recorded(text: str, canonical: str) -> None:
+def test_a_canonical_protobuf_text_equals_a_recorded_one_of_confluent(text: str, canonical: str) -> None:
     assert parse(text, {}).canonical == canonical
 
 
@@ -180,7 +180,7 @@ def test_a_file_is_written_in_parts_and_normalized_in_order() -> None:
         assert again.canonical == text and again.get_normalized_text() == NORMAL
 
 
-def test_a_descriptor_gives_the_same_normal_text() -> None:
+def test_a_schema_and_its_descriptor_have_the_same_normalized_text() -> None:
     schema = parse(FILE, {})
     described = parse(schema.get_text_in_format("serialized"), {})
     assert described.get_normalized_text() == schema.get_normalized_text()
@@ -246,7 +246,7 @@ message A {
     )
 
 
-def test_another_option_with_the_number_of_confluents_is_omitted() -> None:
+def test_a_foreign_option_with_the_number_of_confluents_meta_option_is_ignored() -> None:
     file = FileDescriptorProto(name="options", syntax="proto3")
     field = file.message_type.add(name="FieldOptions").field.add(name="mine", number=1088, label=1)
     field.type = Field.TYPE_BYTES

@@ -23,7 +23,7 @@ def changes(original: str, update: str, imports: tuple[dict[str, str], dict[str,
     return [f"{change.kind} {change.place}" for change in found]
 
 
-def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
+def test_protobuf_changes_and_verdicts_equal_recorded_ones_of_confluent() -> None:
     for line in RECORDED.read_text().splitlines():
         case = json.loads(line)
         imports = case.get("from_imports", {}), case.get("to_imports", {})
@@ -131,7 +131,9 @@ def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
         ("int32 a = 1;", "oneof x { string a = 1; }", ["ONEOF_ADDED x", "FIELD_SCALAR_KIND_CHANGED x/1"], False),
     ],
 )
-def test_changes_of_fields_and_oneofs_are_compared(before: str, after: str, found: list[str], compatible: bool) -> None:
+def test_changes_of_protobuf_fields_and_oneofs_are_compared(
+    before: str, after: str, found: list[str], compatible: bool
+) -> None:
     original, update = (f"{SYNTAX}message A {{ {each} }}" for each in (before, after))
     assert changes(original, update) == [each.replace(" ", " #/A/") for each in found]
     assert (list_incompatibilities(parse(update, {}), parse(original, {})) == []) is compatible
@@ -161,7 +163,7 @@ def test_mutually_referring_messages_of_other_files_are_compared_once() -> None:
     assert any("FIELD_SCALAR_KIND_CHANGED" in sentence for sentence in list_incompatibilities(after, before))
 
 
-def test_protobuf_messages_are_confluents() -> None:
+def test_messages_of_protobuf_incompatibilities_equal_confluents() -> None:
     before, after = parse(SYNTAX + "message A { int32 a = 1; }", {}), parse(SYNTAX + "message B { string a = 1; }", {})
     assert list_incompatibilities(after, before) == [
         '{errorType:"MESSAGE_REMOVED", description:"The %s schema is missing a MESSAGE type at path '

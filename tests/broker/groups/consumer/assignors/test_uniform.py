@@ -55,7 +55,7 @@ def can_be_more_even(group: MadeUp, sizes: dict[str, int], owned: dict[tuple[byt
 
 
 @given(groups(alike=False).filter(lambda group: len(group.wishes) <= 5))
-def test_loads_are_as_even_as_subscriptions_allow(group: MadeUp) -> None:
+def test_partition_counts_are_as_even_as_subscriptions_allow(group: MadeUp) -> None:
     assignment = assign_uniformly(group.specifications(), group.counts)
     assert not can_be_more_even(group, loads(assignment), owners(assignment))
 
@@ -85,7 +85,7 @@ def test_as_few_partitions_as_possible_move_when_members_join_and_leave(before: 
     assert sum(now[partition] != member_id for partition, member_id in may_keep.items()) == too_many
 
 
-def test_members_without_a_shared_topic_are_balanced_through_others() -> None:
+def test_members_without_a_common_topic_are_balanced_through_a_third_member() -> None:
     """m1 has too much, m3 too little, and they share no topic; m2 shares one with each."""
     ends, middle = frozenset({A}), frozenset({A, B})
     before = {"m1": {A: frozenset({0, 1, 2, 3})}, "m2": {B: frozenset({0, 1})}}
