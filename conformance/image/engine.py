@@ -249,9 +249,10 @@ class Handler(BaseHTTPRequestHandler):
     def put_archive(self, name: str) -> None:
         target = self.engine.container(name).root / self.query["path"].lstrip("/")
         with tarfile.open(fileobj=io.BytesIO(self.body)) as archive:
+            archive.extraction_filter = lambda member, target: member  # Python 3.11.2 has no argument for it
             for member in archive.getmembers():
                 member.name = member.name.lstrip("/")
-                archive.extract(member, target, filter="tar")
+                archive.extract(member, target)
         self.answer(200)
 
     def wait(self, name: str) -> None:

@@ -79,7 +79,7 @@ def describe_tls_problem(error: Exception) -> str | None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: {error.reason} ({error.verify_message})"
-    is_plain = isinstance(error, ssl.SSLEOFError) or error.reason in NOT_TLS
+    is_plain = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError) or error.reason in NOT_TLS
     return f"TLS: {error.reason or error}{': does the broker use TLS on this port?' if is_plain else ''}"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
-from minibroker.client.client_tls import make_tls_context
+from minibroker.client.client_tls import describe_tls_problem, make_tls_context
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.java import JavaError, find_java, read_store_as_pem
 from tests.cases import for_each
@@ -177,3 +177,13 @@ def test_unused_tls_settings_are_accepted() -> None:
     settings = {**TRUST, "linger.ms": "5"}
     assert make_tls_context(settings, is_required=False) is None
     assert settings == {"linger.ms": "5"}
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\x00\x02\x01\x00"], ids=["closed", "close_notify"])
+def test_a_handshake_that_the_broker_ends_is_explained(answer: bytes) -> None:
+    incoming = ssl.MemoryBIO()
+    incoming.write(answer)
+    incoming.write_eof()
+    with pytest.raises(ssl.SSLError) as raised:
+        ssl.create_default_context().wrap_bio(incoming, ssl.MemoryBIO(), server_hostname="broker").do_handshake()
+    assert str(describe_tls_problem(raised.value)).endswith(": does the broker use TLS on this port?")

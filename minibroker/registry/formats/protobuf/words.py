@@ -9,7 +9,8 @@ from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_DEPTH: Final = 50  # of messages, and of the values of options, within each other
 
-_SPACE: Final = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+# It always matches, so it never goes back. Python 3.11.2 would match the start of an endless comment by `*+`.
+_SPACE: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NUMERIC: Final = re.compile(r"[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})")
