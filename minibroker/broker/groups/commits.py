@@ -44,7 +44,7 @@ def commit_offsets(
     check_commit_allowed: Callable[[], None],
     producer: tuple[int, int] | None = None,
 ) -> Steps[None]:
-    """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
+    """Record (topic, partition, offset) for a group, all or none; create the group if there is none.
 
     With a `producer` (id and epoch) they are part of its transaction, and pending until that ends.
     `check_commit_allowed` is called in the last step, in which all that changes is changed; nothing is if it raises.

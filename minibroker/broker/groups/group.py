@@ -134,11 +134,11 @@ class Group(ABC):
     # --- requests of members that speak the classic protocol ----------------------------------------
 
     def join_member(self, caller: Caller, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]) -> None:
-        """Add a member, or let it join again. Raises KafkaError."""
+        """Add a member, or let it join again; resolve `promise` with the answer. Raises KafkaError."""
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def sync_member(self, request: SyncGroupRequest, promise: Promise[SyncGroupResponse]) -> None:
-        """Answer a member with its assignment. Raises KafkaError."""
+        """Resolve `promise` with the member's assignment, once there is one. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
@@ -148,7 +148,7 @@ class Group(ABC):
     def remove_leaving_members(
         self, members: Sequence[LeaveGroupRequest.MemberIdentity]
     ) -> list[LeaveGroupResponse.MemberResponse]:
-        """Remove members; there is one answer for each. Raises KafkaError."""
+        """Remove members; return an answer for each. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- its offsets ---------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Group(ABC):
         """Check that offsets of topics that the group does not read may be deleted. Raises KafkaError."""
 
     @abstractmethod
-    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
+    def get_offset_retention_start_ms(self, committed_offset: CommittedOffset) -> int | None:
         """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
 
     def remove_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else

@@ -95,7 +95,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
     def get_group_for_member_request(self, node: Node, group_id: str) -> Group:
-        """Return the group that a member names.
+        """Return the group that a member's request names, after the checks of coordinator and id.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
         """
@@ -127,7 +127,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         return self._find_group_of_type(StreamsGroup, group_id)
 
     def check_group_exists(self, group_id: str, kind: str) -> None:
-        """Check that a group exists to which a member sends heartbeats. Raises KafkaError(GROUP_ID_NOT_FOUND).
+        """Check that there is a group, as a member's heartbeat needs it. Raises KafkaError(GROUP_ID_NOT_FOUND).
 
         In Kafka a heartbeat is told which kind of group is missing.
         """
@@ -224,7 +224,7 @@ class GroupShard:
     def add_pending_offset(
         self, producer_id: int, group_id: str, topic: str, partition: int, committed_offset: CommittedOffset
     ) -> None:
-        """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
+        """Add an offset that an open transaction commits: it is committed when the transaction is (KIP-98)."""
         group = self._coordinator.groups.get(group_id) or self._coordinator.find_or_make_classic_group(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed_offset
         self._transactional.setdefault(producer_id, set()).add(group_id)
@@ -237,7 +237,7 @@ class GroupShard:
                 group.offsets.apply_or_drop_pending_offsets(producer_id, committed=committed)
 
     def _apply_replayed_offsets(self) -> None:
-        """Fold in the commits that were read since the last time."""
+        """Apply the committed offsets that were replayed since the last call."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
             try:
@@ -261,7 +261,7 @@ class GroupShard:
 
 
 def delete_offsets_of_group(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
-    """Take back what a group has committed for each (topic, partition), all or none.
+    """Delete a group's committed offsets of each (topic, partition), all or none.
 
     Raises KafkaError with the code for the client.
     """
@@ -276,7 +276,7 @@ def delete_offsets_of_group(coordinator: GroupCoordinator, group: Group, partiti
 def delete_offsets_in_batches(
     coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]
 ) -> None:
-    """Do as `delete_offsets_of_group`, in as many batches as it takes: there may be more offsets than one has room for.
+    """Delete offsets as `delete_offsets_of_group` does, in as many batches as they need.
 
     What is gone when it fails is gone.
     """
@@ -294,26 +294,28 @@ def delete_offsets_in_batches(
 
 
 def delete_offsets_of_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
-    """Take back what is committed for topics that are gone, of which groups that were not loaded have not heard.
+    """Delete the offsets of topics that were deleted while these groups were not loaded, or just before a crash.
 
     Nor does it come to its end if the broker crashes before.
     """
     for group in groups:
         missing = [
-            each for each in group.offsets.list_partitions() if not _topic_partition_exists(coordinator, group, *each)
+            each
+            for each in group.offsets.list_partitions()
+            if not _is_offset_of_existing_topic(coordinator, group, *each)
         ]
-        _try_to_delete_offsets(coordinator, group, missing)
+        _delete_offsets_or_log_error(coordinator, group, missing)
 
 
-def _topic_partition_exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
-    """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
+def _is_offset_of_existing_topic(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
+    """Return whether the topic exists, and is not a later one of the same name than the offset was committed for."""
     topic = coordinator.cluster.image.topics.get(name)
     committed = group.offsets.find_offset(name, partition)
     return topic is not None and (committed is None or committed.may_belong_to_topic(topic.topic_id))
 
 
 def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
-    """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
+    """Delete what all groups have committed for a deleted topic, and what else they know about it."""
     for group in coordinator.groups.iterate_present_values():
         try:
             group.remove_topic(topic.topic_id)
@@ -321,12 +323,14 @@ def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Step
             log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
         partitions = group.offsets.list_topic_partitions(topic.name, topic.topic_id)
         for portion in split_into_portions(partitions):
-            _try_to_delete_offsets(coordinator, group, [(topic.name, partition) for partition in portion])
+            _delete_offsets_or_log_error(coordinator, group, [(topic.name, partition) for partition in portion])
             yield
         yield
 
 
-def _try_to_delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
+def _delete_offsets_or_log_error(
+    coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]
+) -> None:
     try:
         delete_offsets_in_batches(coordinator, group, partitions)
     except KafkaError as error:
@@ -337,7 +341,7 @@ def _try_to_delete_offsets(coordinator: GroupCoordinator, group: Group, partitio
 def replay_offset_record(
     coordinator: GroupCoordinator, key: group_entries.OffsetKey, value: group_entries.OffsetValue | None
 ) -> None:
-    """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
+    """Apply a committed offset or its tombstone; an unknown group is created as a classic one."""
     if value is None:
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply_offset(key.topic, key.partition, None)
@@ -349,7 +353,7 @@ def replay_offset_record(
 def replay_classic_group_record(
     coordinator: GroupCoordinator, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
 ) -> None:
-    """Fold in the record of a classic group. After a tombstone its offsets are left."""
+    """Apply the record of a classic group; a tombstone deletes it, but not its offsets."""
     present = coordinator.groups.get(key.group)
     if value is not None:
         offsets = CommittedOffsets() if present is None else present.offsets
@@ -364,7 +368,7 @@ def replay_classic_group_record(
 def make_function_replaying_group_records(
     group_class: type[ConsumerGroup] | type[StreamsGroup], tombstone_key_class: type[Message]
 ) -> ReplayRecord:
-    """Return what folds in a record of a group of this kind, made if there is none.
+    """Return the function that applies replayed records of a group of this class, and creates the group if need be.
 
     After its tombstone, a null value of a key `tombstone_key_class`, its offsets are left.
     """
@@ -387,7 +391,7 @@ def make_function_replaying_group_records(
 
 
 def replay_share_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
-    """Fold in a record of a share group, made if there is none, and deleted with its tombstone."""
+    """Apply the record of a share group, which is created if need be, and deleted by its tombstone."""
     group = coordinator.groups.get(key.group_id)
     if not isinstance(group, ShareGroup):
         if value is None:

@@ -41,7 +41,7 @@ class GroupChange(NamedTuple):
 
 
 def encode_group_changes(changes: Iterable[GroupChange]) -> list[Entry]:
-    """Return the changes as they are appended, in the newest version."""
+    """Return the log entries (key and value) of the changes, in the newest version."""
     return [encode_record_entry(key, value) for key, value in changes]
 
 

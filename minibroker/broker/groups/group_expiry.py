@@ -39,7 +39,7 @@ def expire_offsets_of_group(coordinator: GroupCoordinator, group: Group) -> None
     retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
     now_ms = coordinator.cluster.clock.wall_ms()
     expired = group.offsets.list_expired_partitions(
-        now_ms, retention_ms, group.get_expiration_base_ms, group.is_subscribed_to
+        now_ms, retention_ms, group.get_offset_retention_start_ms, group.is_subscribed_to
     )
     try:
         if group.is_empty and group.may_expire and len(expired) == len(group.offsets.list_partitions()):

@@ -23,7 +23,7 @@ class HashOrder(Generic[Item]):
         self._slots: dict[int, list[Item]] = {}
 
     def add_item(self, key: str, item: Item) -> None:
-        """Add an item. Of those in one slot, the last one is the first."""
+        """Add an item, which is iterated before the earlier ones in its slot."""
         slot = (hash_as_java(key) * SPREAD & LONG) * self._size >> 64
         self._slots.setdefault(slot, []).append(item)
 

@@ -17,7 +17,7 @@ def check_not_empty(text: str | None, name: str) -> None:
 
 
 def make_invalid_request_error(message: str) -> KafkaError:
-    """Return the error for a heartbeat that cannot be looked at."""
+    """Return the KafkaError(INVALID_REQUEST) for a heartbeat with contradictory or missing fields."""
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -41,5 +41,5 @@ def make_unreleased_instance_error(member_id: str, instance_id: str, owner_id: s
 
 
 def choose_reported_or_known(reported: str | None, known: str | None) -> str | None:
-    """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
+    """Return what a heartbeat reports, or if it leaves that out, as most do, what is known already."""
     return known if reported is None else reported

@@ -29,11 +29,11 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
     def may_belong_to_topic(self, topic_id: bytes) -> bool:
-        """Return whether it may belong to the topic with this id: one that was created anew has another."""
+        """Return whether the offset is of the topic with this id, or of an unknown one: a new topic has another id."""
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
     def has_expired(self, now_ms: int, retention_ms: int, since_ms: int) -> bool:
-        """Return whether its time is over, where the retention counts from `since_ms` (KIP-211)."""
+        """Return whether the offset has expired, where its retention counts from `since_ms` (KIP-211)."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= self.expire_timestamp_ms
         return now_ms - since_ms >= retention_ms
@@ -50,7 +50,7 @@ class CommittedOffsets:
         self.pending: dict[int, OffsetsByPartition] = {}
 
     def apply_offset(self, topic: str, partition: int, committed_offset: CommittedOffset | None) -> None:
-        """Fold one record in; None takes the offset back, also from the open transactions."""
+        """Apply a record: set the committed offset, or with None delete it and those pending in open transactions."""
         if committed_offset is not None:
             self.by_partition[topic, partition] = committed_offset
             for pending in self.pending.values():
@@ -64,7 +64,7 @@ class CommittedOffsets:
                 del self.pending[producer_id]
 
     def apply_offsets(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
-        """Fold in what is committed for each (topic, partition)."""
+        """Set the committed offset of each (topic, partition)."""
         if self.pending:
             for offset in offsets:
                 self.apply_offset(*offset)
@@ -75,7 +75,7 @@ class CommittedOffsets:
     def apply_offsets_of_partitions(
         self, partitions: Sequence[tuple[str, int]], committed_offsets: Iterable[CommittedOffset]
     ) -> None:
-        """Fold in what is committed for each (topic, partition) of `partitions`, in their order."""
+        """Set the committed offset of each (topic, partition) of `partitions`, in their order."""
         if self.pending:
             for (topic, partition), one in zip(partitions, committed_offsets, strict=True):
                 self.apply_offset(topic, partition, one)
@@ -90,7 +90,7 @@ class CommittedOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is committed, and no open transaction is about to commit something."""
+        """Whether no offset is committed, and none is pending in an open transaction."""
         return not self.by_partition and not self.pending
 
     def find_offset(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID) -> CommittedOffset | None:
@@ -99,7 +99,7 @@ class CommittedOffsets:
         return committed if committed is not None and committed.may_belong_to_topic(topic_id) else None
 
     def has_offset(self, topic: str, partition: int) -> bool:
-        """Return whether a tombstone would take something back of the partition."""
+        """Return whether the partition has a committed offset, or one that is pending in an open transaction."""
         return (topic, partition) in self.by_partition or self.is_offset_unstable(topic, partition)
 
     def is_offset_unstable(self, topic: str, partition: int) -> bool:
@@ -107,7 +107,7 @@ class CommittedOffsets:
         return any((topic, partition) in pending for pending in self.pending.values())
 
     def list_partitions(self) -> list[tuple[str, int]]:
-        """Each (topic, partition) that a tombstone would take something back of, once."""
+        """Return each (topic, partition) that has a committed offset, or a pending one, once."""
         pending = (each for offsets in self.pending.values() for each in offsets)
         return list(dict.fromkeys([*self.by_partition, *pending]))
 
@@ -129,7 +129,7 @@ class CommittedOffsets:
         since_ms: Callable[[CommittedOffset], int | None],
         is_subscribed_to: Callable[[str], bool],
     ) -> list[tuple[str, int]]:
-        """Return the (topic, partition) of all offsets whose time is over.
+        """Return the (topic, partition) of all offsets that have expired.
 
         `since_ms` says from when on the retention counts for an offset, None if it does not. What the group is
         subscribed to, and what an open transaction is about to commit, does not expire.

@@ -55,8 +55,8 @@ class MemberTimers:
 
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, call_expired)
 
-    def is_running(self, member_id: str, purpose: TimerPurpose) -> bool:
-        """Return whether the member's timer for this runs."""
+    def is_timer_running(self, member_id: str, purpose: TimerPurpose) -> bool:
+        """Return whether a timer for this purpose is running for the member."""
         return (member_id, purpose) in self._timers
 
     def cancel_timers(self, member_id: str, *purposes: TimerPurpose) -> None:
@@ -121,13 +121,14 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         return not self.members
 
     def check_room_for_member(self, member_id: str) -> None:
-        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
+        """Check that one more member may join, or this one is in already. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
         limit = self.context.cluster.settings[f"group.{self.type}.max.size"]
         if len(self.members) >= limit and member_id not in self.members:
             message = f"The {self.type} group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
+    def get_offset_retention_start_ms(self, committed_offset: CommittedOffset) -> int | None:
+        """Return when the offset was committed."""
         return committed_offset.commit_timestamp_ms
 
     def check_may_be_deleted(self) -> None:
@@ -142,7 +143,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         """Remove members. Raises KafkaError if that cannot be recorded, and nothing has changed."""
 
     def append_changes(self, changes: Sequence[GroupChange], replaced_group: Group | None = None) -> None:
-        """Append changes, all or none, and fold them in; this group then takes the place of `replaced_group`.
+        """Append changes, all or none, and apply them; this group then takes the place of `replaced_group`.
 
         Raises KafkaError with the code for the client, and nothing has changed.
         """
@@ -160,7 +161,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
             replaced_group.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def apply_record_change(self, change: GroupChange) -> None:
-        """Fold one record in; a tombstone of something unknown changes nothing."""
+        """Apply a record to the group; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
 
     def restart_session_timeout(self, member_id: str) -> None:
@@ -170,7 +171,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         self.start_timer_to_remove_member(member_id, TimerPurpose.SESSION, timeout_ms, reason)
 
     def get_session_timeout_ms(self, member_id: str) -> int:
-        """Return how long a member may be silent."""
+        """Return after how long without a heartbeat a member is removed."""
         timeout_ms: int = get_group_config(self.context.cluster, self.group_id, f"{self.type}.session.timeout.ms")
         return timeout_ms
 
@@ -182,7 +183,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         reason: str,
         is_late: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Remove a member after a time, if it is late then. A timer of the same purpose is restarted."""
+        """Remove a member after the timeout if `is_late` returns true then; replace a running timer of this purpose."""
 
         def remove_late_member() -> None:
             member = self.members.get(member_id)
@@ -229,7 +230,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     @property
     def is_ready_for_target(self) -> bool:
-        """Whether the group has what a target is made for."""
+        """Whether a target assignment can be made; a streams group needs a validated topology for one."""
         return True
 
     # --- its offsets --------------------------------------------------------------------------------
@@ -237,6 +238,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
+        """Check that this member may commit now; in an older epoch, return the check for each partition."""
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch < 0 and not member_id and instance_id is None:
@@ -267,14 +269,14 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             raise KafkaError(code, message)
 
     def check_offsets_may_be_deleted(self) -> None:
-        """Allow it at any time."""
+        """Let offsets be deleted at any time."""
 
     def uses_member_epochs(self, member: Member) -> bool:
         """Return whether the member speaks the protocol of the group's type, which has member epochs."""
         return True
 
     def get_wrong_epoch_code_and_epoch_name(self, member: Member) -> tuple[ErrorCode, str]:
-        """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
+        """Return the error code for a wrong epoch, and what the member's protocol calls the epoch."""
         if self.uses_member_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
         return ErrorCode.ILLEGAL_GENERATION, "generation id"
@@ -336,14 +338,14 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     @abstractmethod
     def record_owned_partitions(self, member: Member) -> None:
-        """Note what a member has, or has still to revoke."""
+        """Add what the member owns, or has still to revoke, to the group's table of owners."""
 
     @abstractmethod
     def forget_partitions_owned_by_member(self, member_id: str) -> None:
-        """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
+        """Remove a member from the table of owners; a next owner, whose record may come first, stays."""
 
     def schedule_revocation_timeout(self, member: Member, purpose: str) -> None:
-        """Remove a member that is still in its epoch after its rebalance timeout, which has a `purpose`."""
+        """Remove a member that has not given up its partitions or tasks (`purpose`) within its rebalance timeout."""
 
         def has_same_epoch() -> bool:
             present = self.members.get(member.member_id)

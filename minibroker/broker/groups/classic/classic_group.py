@@ -99,7 +99,7 @@ class ClassicGroup(RebalancingGroup):
             self._require_member_id(caller, request, promise)
 
     def _has_room_for_member(self, member_id: str) -> bool:
-        """Return whether one more member fits in.
+        """Return whether the group has fewer members than `group.max.size`, or has this one already.
 
         During a rebalance those who have joined count, so that the last to come are left out if the limit was lowered.
         """
@@ -111,7 +111,7 @@ class ClassicGroup(RebalancingGroup):
         return member_id in self.members or len(self.members) < limit
 
     def _has_memory_for_protocols(self, request: JoinGroupRequest) -> bool:
-        """Return whether the protocols of all members still fit in, with those that a member brings now.
+        """Return whether the protocols of all members, with those of this request, stay below the memory limit.
 
         The record of a group has the metadata of one protocol, so members with several may bring more than it holds.
         """
@@ -127,7 +127,7 @@ class ClassicGroup(RebalancingGroup):
         return self.kind == protocol_type and self.have_common_protocol(names)
 
     def _require_member_id(self, caller: Caller, request: JoinGroupRequest, promise: PromisedJoin) -> None:
-        """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
+        """Refuse a join without an id, and give out one to join again with: no member is left if the answer is lost."""
         member_id = self._make_member_id(caller, request)
         self.add_pending_member(member_id, request.session_timeout_ms)
         promise.resolve(make_join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -226,7 +226,7 @@ class ClassicGroup(RebalancingGroup):
     def _rejoin_without_rebalance(
         self, caller: Caller, member: Member, old_member: Member, leader_id: str | None
     ) -> None:
-        """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
+        """Answer a restarted static member, once its new id is recorded; `leader_id` is the leader's until now."""
 
         def answer_join_when_recorded(failure: KafkaError | None) -> None:
             if self.state is ClassicState.DEAD:
@@ -249,7 +249,7 @@ class ClassicGroup(RebalancingGroup):
     def _restore_replaced_member(
         self, member: Member, old_member: Member, leader_id: str | None, failure: KafkaError
     ) -> None:
-        """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
+        """Undo the replacement of a static member whose new id could not be recorded, and refuse its JoinGroup."""
         joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
             self.update_member(
@@ -307,7 +307,7 @@ class ClassicGroup(RebalancingGroup):
         return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
 
     def remove_leaving_members(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
-        """Remove members; there is one answer for each, and one rebalance for all."""
+        """Remove members, with one rebalance for all; return an answer for each."""
         answers = [self._remove_leaving_member(member) for member in members]
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
         if gone:
@@ -347,6 +347,7 @@ class ClassicGroup(RebalancingGroup):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
+        """Raise KafkaError unless this member may commit now; return None, as it may commit every partition."""
         if epoch < 0 and self.state is ClassicState.EMPTY:
             return None
         if epoch >= 0 or member_id or instance_id is not None:
@@ -360,13 +361,14 @@ class ClassicGroup(RebalancingGroup):
         return None
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Allow it to every client."""
+        """Let every client fetch the group's offsets."""
 
     def check_offsets_may_be_deleted(self) -> None:
         if self.state is not ClassicState.EMPTY and self.kind != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
+    def get_offset_retention_start_ms(self, committed_offset: CommittedOffset) -> int | None:
+        """Return when the offset was committed or the group became empty; None while members may read the topic."""
         if self.kind is None:
             return committed_offset.commit_timestamp_ms
         if self.state is ClassicState.EMPTY:
@@ -426,7 +428,7 @@ class ClassicGroup(RebalancingGroup):
 
 
 def _get_join_reason(request: JoinGroupRequest) -> str:
-    """Return why the client joins, if it says so (KIP-800)."""
+    """Return the client's reason for joining (KIP-800), or a text that it gave none."""
     return request.reason or "not provided"
 
 

@@ -91,15 +91,15 @@ class Member:
         self.session: Timer | None = None
 
     def get_metadata(self, protocol: str | None) -> bytes:
-        """Return its metadata for a protocol; empty if it does not support it."""
+        """Return the member's metadata for a protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def choose_preferred_protocol(self, candidates: set[str]) -> str | None:
-        """Return the candidate that it prefers."""
+        """Return the candidate that comes first in the member's own list, or None."""
         return next((each.name for each in self.protocols if each.name in candidates), None)
 
     def list_subscribed_topics(self, protocol: str | None) -> list[str]:
-        """Return the topics that it subscribes to, as a consumer. Raises MalformedMessage."""
+        """Return the topics that a consumer's metadata subscribes to. Raises MalformedMessage."""
         metadata = self.get_metadata(protocol)
         return ConsumerProtocolSubscription.decode_from(metadata, COMMON_VERSION, VERSION_BYTES)[0].topics
 
@@ -112,7 +112,7 @@ class Member:
     # --- its record -------------------------------------------------------------------------------
 
     def make_record_value(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
-        """Return its part of the group's record, with this assignment."""
+        """Return the member's part of the group's record, with this assignment."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -126,7 +126,7 @@ class Member:
 
     @classmethod
     def make_from_record(cls, protocol: str | None, value: GroupMetadataValue.MemberMetadata) -> Member:
-        """Return the member of a group's record."""
+        """Return the member that is a part of a group's record."""
         return cls(
             value.member_id,
             value.group_instance_id,
@@ -162,7 +162,7 @@ class Membership:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether the present rebalance waits for nobody."""
+        """Whether all members have joined in this rebalance, and no client is still to join with a pending id."""
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
@@ -248,7 +248,7 @@ class Membership:
         member.session_timeout_ms = session_timeout_ms
 
     def _add_to_protocol_counts(self, member: Member, sign: int) -> None:
-        """Count the protocols of a member that comes, or no longer those of one that goes."""
+        """Add `sign` (1 or -1) to the number of members that support each of the member's protocols."""
         for protocol in member.protocols:
             self._supported[protocol.name] += sign
             if not self._supported[protocol.name]:
@@ -256,7 +256,7 @@ class Membership:
         self.protocol_bytes += sign * measure_protocol_bytes(member.protocols)
 
     def forget_pending_member(self, member_id: str) -> None:
-        """Stop waiting for somebody to join with this id."""
+        """Stop waiting for a client to join with this id, which was given out."""
         timer = self.pending.pop(member_id, None)
         if timer is not None:
             timer.cancel()

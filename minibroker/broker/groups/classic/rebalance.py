@@ -59,7 +59,7 @@ class RebalancingGroup(Membership, Group):
         self.state_since_ms = self.clock.wall_ms()
 
     def update_subscribed_topics(self) -> None:
-        """Find out what the members read, after they or the protocol have changed.
+        """Set the topics that members subscribe to, as members or protocol have changed; None if they are unknown.
 
         The broker reads the metadata of consumers for nothing else, and that of other protocol types not at all.
         """
@@ -75,7 +75,7 @@ class RebalancingGroup(Membership, Group):
     # --- the members join -------------------------------------------------------------------------
 
     def begin_or_complete_rebalance(self, reason: str) -> None:
-        """Begin a rebalance; if one goes on, end it if all members have joined."""
+        """Begin a rebalance; during one, begin the next generation if all members have joined."""
         if self.state in CAN_REBALANCE:
             self.begin_rebalance(reason)
         else:
@@ -98,11 +98,13 @@ class RebalancingGroup(Membership, Group):
             self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join_phase)
 
     def complete_join_if_all_joined(self) -> None:
-        """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
+        """Begin the next generation if all members have joined; a new group's first one waits for the initial delay."""
         if self.state is ClassicState.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
             self.complete_join_phase()
 
     def _wait_for_initial_members(self, delay_ms: int, remaining_ms: int) -> None:
+        """Wait for `delay_ms`, and again while members come and time remains; then begin the first generation."""
+
         def is_over() -> None:
             if not self.has_new_member or not remaining_ms:
                 self.complete_join_phase()
@@ -210,7 +212,7 @@ class RebalancingGroup(Membership, Group):
                 self.restart_session_timeout(member)
 
     def clear_assignments_and_refuse_syncs(self, code: ErrorCode) -> None:
-        """Take all assignments back, and answer the waiting SyncGroups with an error."""
+        """Take all assignments back, and answer the waiting SyncGroup requests with an error."""
         for member_id, member in list(self.members.items()):
             member.assignment = b""
             if self.answer_sync_group(member_id, SyncGroupResponse(error_code=code)):
@@ -240,7 +242,7 @@ class RebalancingGroup(Membership, Group):
     # --- members go -------------------------------------------------------------------------------
 
     def rebalance_after_removal(self, reason: str) -> None:
-        """Begin another generation for the members that are left, or stop waiting for those that are gone."""
+        """Begin a rebalance, as members were removed; during one, begin the generation if all others have joined."""
         if self.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             self.begin_rebalance(reason)
         else:
@@ -249,12 +251,12 @@ class RebalancingGroup(Membership, Group):
     # --- time -------------------------------------------------------------------------------------
 
     def _start_phase_timer(self, timeout_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` when the time for joining or syncing is up."""
+        """Call `callback` when the time for joining or syncing is up, unless `cancel_phase_timer` comes first."""
         self.cancel_phase_timer()
         self._deadline = self.clock.call_later(timeout_ms, callback)
 
     def cancel_phase_timer(self) -> None:
-        """Wait for no request any more."""
+        """Cancel the timer of the phase of joining or syncing."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -51,7 +51,7 @@ def _describe_member(member: ConsumerMember, target: Partitions, image: Image) -
 
 
 def _list_held_partitions(member: ConsumerMember) -> Partitions:
-    """Return the partitions that it has, and those that it has still to revoke."""
+    """Return the partitions that the member owns, and those that it has still to revoke."""
     owned = dict(remove_epochs_from_partitions(member.assigned))
     for topic_id, partitions in remove_epochs_from_partitions(member.pending_revocation).items():
         owned[topic_id] = owned.get(topic_id, frozenset()) | partitions

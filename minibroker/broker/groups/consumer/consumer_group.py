@@ -55,7 +55,7 @@ class ConsumerGroup(ConsumerGroupState):
     # --- JoinGroup --------------------------------------------------------------------------------
 
     def join_member(self, caller: Caller, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]) -> None:
-        """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
+        """Add a member that speaks the classic protocol, or reconcile it with its target. Raises KafkaError."""
         migration.check_classic_member_allowed(self)
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.make_uuid()) if is_new else request.member_id
@@ -69,7 +69,7 @@ class ConsumerGroup(ConsumerGroupState):
         static = self.find_static_member(request.group_instance_id)
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
         after = _apply_join_group(before, caller, request, subscription)
-        subscription_changed = update.record_member_and_detect_changes(before, after)
+        subscription_changed = update.record_member_and_compare_subscription(before, after)
         update.refresh_subscribed_topics(changed=subscription_changed)
         owned = classic_metadata.get_owned_partitions(subscription, self.context.cluster.image)
         if static is not None and migration.must_downgrade_without_members(self, {static.member_id}):
@@ -97,7 +97,7 @@ class ConsumerGroup(ConsumerGroupState):
         *,
         subscription_changed: bool,
     ) -> ConsumerMember:
-        """Become a classic group: the last member with the new protocol speaks the classic one now. Return the member.
+        """Become a classic group, as all members speak the classic protocol now; return the joining member.
 
         If the group's epoch has no target, the member stays in its own epoch, and the group rebalances.
         """
@@ -172,7 +172,7 @@ class ConsumerGroup(ConsumerGroupState):
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _must_rejoin_for_target(self, member: ConsumerMember) -> bool:
-        """Return whether there is a target for a later epoch than the member's, or its JoinGroup would make one.
+        """Return whether the member must join again, as there is a newer target, or its JoinGroup would make one.
 
         Heartbeats of the new protocol make targets. In a group that may not go back, and where nobody sends them, Kafka
         makes none until anybody joins, and the partitions of those who left stay unread.
@@ -206,7 +206,7 @@ class ConsumerGroup(ConsumerGroupState):
     # --- LeaveGroup -------------------------------------------------------------------------------
 
     def remove_leaving_members(self, members: Sequence[MemberIdentity]) -> list[LeftMember]:
-        """Remove members of either protocol; there is one answer for each. Raises KafkaError."""
+        """Remove members of either protocol; return an answer for each. Raises KafkaError."""
         answers, leaving = [], {}
         for identity in members:
             answer = LeftMember(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
@@ -267,7 +267,7 @@ class ConsumerGroup(ConsumerGroupState):
         return super().get_session_timeout_ms(member_id) if classic is None else classic.session_timeout_ms
 
     def schedule_rebalance_timeout(self, before: ConsumerMember, after: ConsumerMember) -> None:
-        """Give a member its rebalance timeout to revoke partitions, if it must since this change."""
+        """Start the rebalance timeout of a member that must revoke partitions since this change, or cancel it."""
         if after == before:
             return
         if after.state is MemberState.UNREVOKED_PARTITIONS:
@@ -276,13 +276,13 @@ class ConsumerGroup(ConsumerGroupState):
             self.timers.cancel_timers(after.member_id, TimerPurpose.REVOCATION)
 
     def _schedule_join_timeout(self, member: ConsumerMember) -> None:
-        """Give a member its rebalance timeout to join again, as it is told to now."""
-        if not self.timers.is_running(member.member_id, TimerPurpose.JOIN):
+        """Remove a member that is told to join again, unless it does so within its rebalance timeout."""
+        if not self.timers.is_timer_running(member.member_id, TimerPurpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
             self.start_timer_to_remove_member(member.member_id, TimerPurpose.JOIN, member.rebalance_timeout_ms, reason)
 
     def _schedule_sync_timeout(self, member: ConsumerMember) -> None:
-        """Give a member that has joined its rebalance timeout to ask for its assignment."""
+        """Remove a member that has joined, unless it asks for its assignment within its rebalance timeout."""
         self.timers.cancel_timers(member.member_id, TimerPurpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
         self.start_timer_to_remove_member(member.member_id, TimerPurpose.SYNC, member.rebalance_timeout_ms, reason)
@@ -303,7 +303,7 @@ def _decode_subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscript
 def _apply_join_group(
     member: ConsumerMember, caller: Caller, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription
 ) -> ConsumerMember:
-    """Return the member with what the request says of it."""
+    """Return the member, updated with the request's subscription, client and timeouts."""
     protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols)
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(

@@ -20,7 +20,7 @@ def make_group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Gr
 
 
 def make_member_metadata_record(group_id: str, member: ConsumerMember) -> GroupChange:
-    """Return the record of what a member says of itself."""
+    """Return the record of a member's metadata: its subscription, client and timeout."""
     key = messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     return GroupChange(key, member.make_metadata_value())
 

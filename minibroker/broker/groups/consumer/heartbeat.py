@@ -109,7 +109,7 @@ def handle_consumer_heartbeat(
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_or_make_member(update, request, member_id, owned)
     after = _apply_heartbeat(before, request, caller)
-    subscription_changed = update.record_member_and_detect_changes(before, after)
+    subscription_changed = update.record_member_and_compare_subscription(before, after)
     update.refresh_subscribed_topics(changed=update.has_subscription_changed(before, after))
     update.make_target_assignment_if_due()
     after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
@@ -194,7 +194,7 @@ def _find_or_make_static_member(update: ConsumerGroupUpdate, member_id: str, ins
 
 
 def _apply_heartbeat(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """Return the member with what the request says of it; the rest stays."""
+    """Return the member, updated with those fields that the heartbeat has."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
         instance_id=choose_reported_or_known(request.instance_id, member.instance_id),
@@ -212,6 +212,7 @@ def _apply_heartbeat(member: ConsumerMember, request: ConsumerGroupHeartbeatRequ
 def _read_owned_partitions(
     reported: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None,
 ) -> Partitions | None:
+    """Return the partitions that a heartbeat reports as owned, by topic id; None if it leaves them out."""
     if reported is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

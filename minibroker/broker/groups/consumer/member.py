@@ -83,7 +83,7 @@ class ConsumerMember(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def get_owned_since_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """Return the epoch in which it was assigned a partition that it has or must revoke; None for any other."""
+        """Return the epoch in which a partition was assigned that the member owns or must revoke; None for others."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -93,7 +93,7 @@ class ConsumerMember(NamedTuple):
     # --- records --------------------------------------------------------------------------------
 
     def make_metadata_value(self) -> ConsumerGroupMemberMetadataValue:
-        """Return the record of what the member says of itself."""
+        """Return the value of the record of the member's metadata."""
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -107,7 +107,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def with_recorded_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Return this member with what a record says of it."""
+        """Return this member with the metadata of a record."""
         return self._replace(
             instance_id=value.instance_id,
             rack_id=value.rack_id,
@@ -121,7 +121,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def make_current_assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
-        """Return the record of its epochs, state and partitions."""
+        """Return the value of the record of the member's epochs, state and partitions."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -160,7 +160,7 @@ def _encode_partition_epochs(partitions: PartitionEpochs) -> list[_Assigned]:
 
 
 def _parse_partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> PartitionEpochs:
-    """Return recorded partitions with their epochs. Before Kafka 4.3 they had none: then the member's counts."""
+    """Return recorded partitions with their epochs; records from before Kafka 4.3 have only the member's."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))
         if each.assignment_epochs is not None and len(each.assignment_epochs) == len(each.partitions)

@@ -53,7 +53,7 @@ def check_classic_member_allowed(group: ConsumerGroupState) -> None:
 
 
 def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[GroupChange]:
-    """Fold the members of a classic group into a new consumer group; return the records of that.
+    """Move the members of a classic group to a new consumer group; return the records of that.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) if the group must stay a classic one.
     """

@@ -39,7 +39,7 @@ class ReconciliationState(NamedTuple):
 
 
 def reconcile_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
-    """Return the member after its next step; itself if there is nothing to do.
+    """Return the member with the epoch and partitions that it may have now on the way to its target, or unchanged.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
     """
@@ -85,6 +85,7 @@ def _revoke_unsubscribed_topics(member: ConsumerMember, reconciliation: Reconcil
 
 
 def _move_member_toward_target(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    """Return the member without partitions to revoke, or if none are left, with the free ones of its target."""
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     unreleased = False

@@ -62,8 +62,8 @@ class ConsumerGroupUpdate:
 
     # --- members --------------------------------------------------------------------------------
 
-    def record_member_and_detect_changes(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Record what a member says of itself; return whether its subscription differs from that of `before`.
+    def record_member_and_compare_subscription(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Record the member if it has changed; return whether its subscription differs from that of `before`.
 
         Raises KafkaError(INVALID_REGULAR_EXPRESSION).
         """
@@ -117,7 +117,7 @@ class ConsumerGroupUpdate:
         self._begin_group_epoch_if_changed(changed=changed)
 
     def record_pattern_topics(self, resolved_patterns: Mapping[str, frozenset[str]]) -> None:
-        """Record the topics of patterns, and begin another epoch if those of any have changed."""
+        """Record the topics that patterns match, and begin another epoch if they have changed."""
         changed = False
         for pattern, topics in resolved_patterns.items():
             known = self._patterns.get(pattern)
@@ -174,10 +174,11 @@ class ConsumerGroupUpdate:
         self.target, self.assignment_epoch = target, self.epoch
 
     def make_empty_target_assignment(self) -> None:
-        """Record that a group without members has its target. No interval begins: the next member may come at once."""
+        """Record the empty target of a group without members; it begins no assignment interval."""
         self.changes.append(consumer_records.make_target_epoch_record(self.group.group_id, self.epoch, 0))
 
     def _get_next_assignment_ms(self) -> int:
+        """Return when (ms since 1970) the assignment interval is over; 0 without an assignment so far."""
         interval_ms: int = get_group_config(self._cluster, self.group.group_id, "consumer.assignment.interval.ms")
         last_ms = self.group.assignment_timestamp_ms
         return last_ms + interval_ms if last_ms else 0
@@ -202,7 +203,7 @@ class ConsumerGroupUpdate:
     def reconcile_member(
         self, member: ConsumerMember, owned_partitions: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Bring a member a step nearer to its target; it reports to own `owned_partitions`. Raises KafkaError."""
+        """Return the member after `reconcile_member`; it reports to own `owned_partitions`. Raises KafkaError."""
         after = reconcile_member(
             member,
             ReconciliationState(
@@ -221,7 +222,7 @@ class ConsumerGroupUpdate:
     # --- the end ----------------------------------------------------------------------------------
 
     def append_changes(self) -> None:
-        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
+        """Append the records of the update, and apply them to the group. Raises KafkaError, and nothing has changed."""
         group, commits = self.group, self._cluster.commits
         group.append_changes(self.changes, self.replaced)
         group.looked_at_commit = commits
@@ -279,7 +280,7 @@ def _resolve_subscribed_patterns(group: ConsumerGroupState) -> Steps[None]:
 def _find_topics_matching_pattern(
     group: ConsumerGroupState, pattern: str, names: Iterable[str]
 ) -> Steps[frozenset[str]]:
-    """Return the topics of a pattern; those that it had, if matching so many takes too long."""
+    """Return the topics that match a pattern; its previous ones, if matching takes too long."""
     try:
         topics = yield from Pattern(pattern).select_matching_names(names)
         return (yield from _filter_describable_topics(group, topics))
@@ -290,7 +291,7 @@ def _find_topics_matching_pattern(
 
 
 def _filter_describable_topics(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
-    """Return those of the topics that the last member to ask may describe."""
+    """Return those of the topics that the client of the group's last request may describe."""
     authorizer, caller = group.context.cluster.authorizer, group.last_caller
     if authorizer is None or caller is None:
         return topics

@@ -22,7 +22,7 @@ from minibroker.protocol.steps import CHUNK_ITEMS, Steps, split_into_portions
 def assign_partitions(
     members: Mapping[str, frozenset[bytes]], current: Mapping[str, Partitions], indexes: Mapping[bytes, Iterable[int]]
 ) -> Steps[dict[str, Partitions]]:
-    """Return the partitions of each member.
+    """Return each member's new partitions; `current` has its old ones, `indexes` those of each topic id.
 
     `members` has the topic ids that each subscribes to, `current` what it has, `indexes` the partitions of each topic.
     """
@@ -87,7 +87,7 @@ def _assign_partition_to_members(
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],
 ) -> None:
-    """Give a partition to as many members as it needs, of those that have too few, in turn."""
+    """Add members to a partition until it has enough, in turn, of those with fewer partitions than their quota."""
     passed = 0
     while len(readers) < members_per_partition and passed < len(unfilled_members):
         member_id = unfilled_members.popleft()
@@ -101,7 +101,7 @@ def _assign_partition_to_members(
 
 
 def _compute_partition_quotas(members: Iterable[str], total: int) -> dict[str, int]:
-    """Return the number of partitions for each member: together they are `total`."""
+    """Return how many partitions each member gets: `total` divided evenly."""
     listed_members = list(members)
     ends = [-(-total * position // len(listed_members)) for position in range(len(listed_members) + 1)]
     return {member_id: ends[place + 1] - ends[place] for place, member_id in enumerate(listed_members)}
@@ -113,7 +113,7 @@ def _revoke_partitions_above_quota(
     quotas: Mapping[str, int],
     members_per_partition: int,
 ) -> Steps[None]:
-    """Take partitions that have too many members from some, first from members that have too many; then from these."""
+    """Take members from partitions that have too many, then partitions from members that are above their quota."""
     overfilled = {member_id for member_id, share in shares.items() if len(share) > quotas[member_id]}
     for portion in split_into_portions(list(readers.items())):
         for one, sharers in portion:

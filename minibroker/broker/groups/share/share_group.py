@@ -93,7 +93,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     # --- members ------------------------------------------------------------------------------------
 
     def get_member_of_epoch(self, member_id: str, epoch: int) -> ShareMember:
-        """Return the member of a heartbeat. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+        """Return the member, unless its epochs differ. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
         member = self.members.get(member_id)
         if member is None:
             message = f"Member {member_id} is not a member of group {self.group_id}."
@@ -106,7 +106,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def record_member_and_target(
         self, member: ShareMember, states_being_initialized: TopicsWithState
     ) -> Steps[ShareMember]:
-        """Record what a member says, and bring it to the group's target; return it as it is then.
+        """Record a member's subscription, make a target if due, and return the member with its assignment from it.
 
         `states_being_initialized` has the partitions that the group reads from now on. While `is_assigning`, no other
         heartbeat may come.
@@ -173,7 +173,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def _record_new_partitions(
         self, changes: list[GroupChange], initialized_topics: TopicsWithState
     ) -> TopicsWithState:
-        """Record the partitions that are new to the group; return their topics with all their partitions."""
+        """Add the record of partitions that are new to the group; return their topics with all known partitions."""
         ready = self._list_topics_with_new_states(initialized_topics)
         if ready:
             changes.append(_make_state_partitions_record(self.group_id, {**self.initialized, **ready}))
@@ -194,7 +194,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         return self.context.cluster.image
 
     def _is_before_assignment_interval(self) -> bool:
-        """Return whether `share.assignment.interval.ms` after the last target is not over."""
+        """Return whether less than `share.assignment.interval.ms` has passed since the last target."""
         interval_ms = get_group_config(self.context.cluster, self.group_id, "share.assignment.interval.ms")
         made_ms = self.assignment_timestamp_ms
         return bool(made_ms and self.clock.wall_ms() < made_ms + interval_ms)
@@ -210,7 +210,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         return assign_partitions(subscriptions, self.target, indexes)
 
     def _get_subscribed_target(self, member: ShareMember, target: Mapping[str, Partitions]) -> Partitions:
-        """Return a member's target without topics that it does not read, or that are gone: that may be old."""
+        """Return a member's target, without topics that it no longer subscribes to, or that are deleted."""
         topics = self._image.topics
         wanted = {topics[name].topic_id for name in member.topic_names if name in topics}
         partitions = target.get(member.member_id, {})
@@ -246,11 +246,11 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             self.is_assigning = False
 
     def _concerns_present_member(self, change: GroupChange) -> bool:
-        """Return whether the record of a target is of the group, or of a member that has not been removed."""
+        """Return whether a record of the target concerns the group as a whole, or a member that is still in it."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
     def _list_topics_with_new_states(self, initialized_topics: TopicsWithState) -> TopicsWithState:
-        """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
+        """Return the topics with newly initialized partitions, each with all its initialized ones."""
         ready = {}
         for topic_id, (name, indexes) in initialized_topics.items():
             known = self.initialized.get(topic_id, (name, frozenset()))[1]
@@ -259,7 +259,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         return ready
 
     def iterate_partitions_without_state(self, names: Iterable[str]) -> Iterator[tuple[Topic, list[int]]]:
-        """Yield the topics of these names and of the members that have partitions without a state, with these."""
+        """Yield (topic, indexes) of partitions without a state, of topics of these names and of the members."""
         wanted = {*names, *(name for member in self.members.values() for name in member.topic_names)}
         for name in sorted(wanted):
             topic = self.context.cluster.image.topics.get(name)
@@ -330,13 +330,13 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     # --- partitions whose state is kept ---------------------------------------------------------------
 
     def remove_topic(self, topic_id: bytes) -> None:
-        """Record that the state of a topic's partitions is not kept any more. Raises KafkaError."""
+        """Record that the states of a topic's partitions are deleted. Raises KafkaError."""
         left = {key: value for key, value in self.initialized.items() if key != topic_id}
         if len(left) < len(self.initialized):
             self.append_changes([_make_state_partitions_record(self.group_id, left)])
 
     def record_topic_state(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
-        """Record that the state of these partitions is kept, besides others. Raises KafkaError."""
+        """Record that the states of these partitions are initialized, besides others. Raises KafkaError."""
         known = self.initialized.get(topic_id, (name, frozenset()))[1]
         if not indexes <= known:
             self.append_changes(
@@ -348,15 +348,17 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
+        """Raise KafkaError(GROUP_ID_NOT_FOUND), as members of a share group commit no offsets."""
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Allow it to anyone, as in Kafka: the group just has no offsets."""
+        """Let every client fetch offsets, as in Kafka: the group has none."""
 
     def check_offsets_may_be_deleted(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
-    def get_expiration_base_ms(self, committed_offset: CommittedOffset) -> int | None:
+    def get_offset_retention_start_ms(self, committed_offset: CommittedOffset) -> int | None:
+        """Return None, as a share group has no committed offsets."""
         return None
 
     # --- its end --------------------------------------------------------------------------------------

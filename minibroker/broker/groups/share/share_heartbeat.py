@@ -42,7 +42,7 @@ def check_heartbeat_request(request: ShareGroupHeartbeatRequest) -> None:
 def initialize_share_states(
     coordinator: GroupCoordinator, states: ShareCoordinator, request: ShareGroupHeartbeatRequest
 ) -> Steps[TopicsWithState]:
-    """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
+    """Initialize the delivery states of partitions that are new to a heartbeat's group; return these partitions.
 
     What cannot be begun now is tried again with the next heartbeat. Raises KafkaError as `handle_share_heartbeat`.
     """

@@ -15,7 +15,7 @@ class TopicCreationFailures:
         self._failures: dict[str, tuple[str, int]] = {}
 
     def add_failure(self, topic: str, failure: str, lifetime_ms: int) -> None:
-        """Keep the failure of a topic."""
+        """Remember for `lifetime_ms` why a topic could not be created."""
         self._failures.pop(topic, None)
         if len(self._failures) >= MAXIMUM:
             del self._failures[next(iter(self._failures))]

@@ -47,7 +47,7 @@ class _Process:
 
     @property
     def load_rank(self) -> tuple[float, int]:
-        """Return its load, and the number of tasks of the member with the fewest, which decides between equal ones."""
+        """Return its load (tasks per member), and the fewest tasks of a member, which decides between equal loads."""
         return self.load, min(self.counts.values())
 
     def find_least_loaded_member(self) -> str:
@@ -64,7 +64,7 @@ class _Quota:
         self.value = -(-task_count // member_count)
 
     def update_if_member_is_full(self, task_count: int) -> None:
-        """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
+        """If a member's new number of tasks is its full quota, compute the quota of the others from what is left."""
         if task_count == self.value:
             self._members -= 1
             self._tasks -= task_count
@@ -92,7 +92,7 @@ class _Assignment:
     # --- who has state ----------------------------------------------------------------------------
 
     def collect_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
-        """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
+        """Collect who has state of each task: first members that had it as a standby, then others, by their offsets."""
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
             standbys = {*list_tasks(member.tasks.standby), *list_tasks(member.tasks.warmup)}
@@ -126,7 +126,7 @@ class _Assignment:
             yield
 
     def _assign_active_unless_full(self, member_id: str | None, task: TaskId) -> bool:
-        """Assign a task to a member unless it has its share; return whether it got it."""
+        """Assign an active task to a member unless its quota is reached; return whether that was done."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= self._active_quota.value:
             return False
         self._add_active_task(member_id, task)
@@ -139,7 +139,7 @@ class _Assignment:
         self._quota.update_if_member_is_full(has)
 
     def _find_least_loaded_member(self, task: TaskId, *, without_task: bool = False) -> str | None:
-        """Return the first of those that had some of the task's state, or a later one with less load in both respects.
+        """Return the member with the least load of those that had state of the task, or None if nobody had.
 
         With `without_task`, leave out members whose process has the task already.
         """
@@ -154,6 +154,7 @@ class _Assignment:
         return found
 
     def _make_heap_of_processes(self) -> list[tuple[float, int, int, _Process]]:
+        """Return a heap of (load, fewest tasks of a member, position, process), the least loaded first."""
         heap = [(*process.load_rank, position, process) for position, process in enumerate(self._processes.values())]
         heapify(heap)
         return heap
@@ -161,7 +162,7 @@ class _Assignment:
     # --- standbys ---------------------------------------------------------------------------------
 
     def assign_standby_tasks(self, tasks: Iterable[TaskId]) -> Steps[None]:
-        """Assign the standbys of each task, to as many processes as there are."""
+        """Assign the standbys of each task, to different processes as long as there are any."""
         left: list[tuple[TaskId, int]] = []
         for portion in split_into_portions(
             sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)
@@ -180,7 +181,7 @@ class _Assignment:
             log.info("%d standby tasks are not assigned, as each needs another process than its task", short)
 
     def _assign_standbys_to_previous_owners(self, task: TaskId) -> int:
-        """Assign standbys of a task to members that had it; return how many are missing then."""
+        """Assign standbys of a task to members that have state of it; return how many more are needed."""
         for given in range(self._standby_count):
             if not (
                 self._assign_standby_unless_present(self._had_active.get(task), task)
@@ -190,6 +191,7 @@ class _Assignment:
         return 0
 
     def _assign_standby_unless_present(self, member_id: str | None, task: TaskId) -> bool:
+        """Assign a standby unless the process has the task, or the member a full quota; return whether it was done."""
         process = None if member_id is None else self._process_of[member_id]
         if member_id is None or process is None or task in process.tasks:
             return False
@@ -199,7 +201,7 @@ class _Assignment:
         return True
 
     def _assign_standby_to_least_loaded(self, heap: list[tuple[float, int, int, _Process]], task: TaskId) -> bool:
-        """Assign a standby to the process with the least load that does not have the task; return whether one has."""
+        """Assign a standby to the least loaded process without the task; return False if there is no such process."""
         passed, found = [], False
         while heap and not found:
             *_, position, process = heappop(heap)

@@ -70,6 +70,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     @property
     def is_ready_for_target(self) -> bool:
+        """Whether the group's present topology has been validated."""
         return self.topology is not None and self.topology.epoch == self.validated_epoch
 
     @property
@@ -82,6 +83,8 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- its offsets --------------------------------------------------------------------------------
 
     def make_check_of_older_epoch(self, member: StreamsMember, epoch: int) -> CheckPartition:
+        """Return the check that a commit in this older epoch is not older than the assignment of the task."""
+
         def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
             if subtopology_id is None:
@@ -109,27 +112,27 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- look-up --------------------------------------------------------------------------------
 
     def is_task_active(self, task: TaskId) -> bool:
-        """Return whether a member has the task as an active one, or has still to give it up."""
+        """Return whether a member has the task as an active one, or has still to revoke it."""
         return task in self.active_owners
 
     def is_task_active_in_process(self, process_id: str, task: TaskId) -> bool:
-        """Return whether a member of the process has the task as an active one, or has still to give it up."""
+        """Return whether a member of the process has the task as an active one, or has still to revoke it."""
         owner = self.members.get(self.active_owners.get(task, ""))
         return owner is not None and owner.process_id == process_id
 
     def is_task_standby_in_process(self, process_id: str, task: TaskId) -> bool:
-        """Return whether a member of the process has the task as a standby, or has still to give it up."""
+        """Return whether a member of the process has the task as a standby, or has still to revoke it."""
         return self._has_member_in_process(self.standby_keepers.get(task, ()), process_id)
 
     def is_task_warmup_in_process(self, process_id: str, task: TaskId) -> bool:
-        """Return whether a member of the process has the task as a warm-up, or has still to give it up."""
+        """Return whether a member of the process has the task as a warm-up, or has still to revoke it."""
         return self._has_member_in_process(self.warmup_keepers.get(task, ()), process_id)
 
     def _has_member_in_process(self, member_ids: Iterable[str], process_id: str) -> bool:
         return any(self.members[each].process_id == process_id for each in member_ids if each in self.members)
 
     def remember_task_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
-        """Remember what a member reports of its tasks, unless the members report too much of it together."""
+        """Keep the task offsets that a member reports, unless those of all members would take too much memory."""
         others = sum(len(each.restored) + len(each.ends) for key, each in self.task_offsets.items() if key != member_id)
         if others + len(offsets.restored) + len(offsets.ends) <= MAXIMUM_OFFSETS:
             self.task_offsets[member_id] = offsets
@@ -167,14 +170,14 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             self.schedule_rebalance_timeout(member)
 
     def schedule_rebalance_timeout(self, member: StreamsMember) -> None:
-        """Give a member its rebalance timeout to give up tasks, if it must."""
+        """Start the rebalance timeout of a member that must revoke tasks, or cancel it."""
         if member.state is MemberState.UNREVOKED_TASKS:
             self.schedule_revocation_timeout(member, "tasks")
         else:
             self.timers.cancel_timers(member.member_id, TimerPurpose.REVOCATION)
 
     def begin_initial_rebalance_delay(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the first members have had time to join, unless that time runs already or is 0."""
+        """Call `callback` after `streams.initial.rebalance.delay.ms`, unless that is 0 or runs already."""
         delay_ms = get_group_config(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms and self.initial_delay is None:
 
@@ -185,7 +188,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             self.initial_delay = self.clock.call_later(delay_ms, end_initial_delay)
 
     def cancel_initial_rebalance_delay(self) -> None:
-        """Cancel the time that the first members have to join."""
+        """Cancel the initial rebalance delay, if it runs."""
         if self.initial_delay is not None:
             self.initial_delay.cancel()
             self.initial_delay = None

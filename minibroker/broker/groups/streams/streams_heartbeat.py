@@ -66,7 +66,7 @@ def handle_streams_heartbeat(
         group.check_room_for_member(request.member_id, request.instance_id)
     before = _find_or_make_member(update, request, owned)
     after = _apply_heartbeat(before, request, caller)
-    update.record_member_and_detect_changes(before, after)
+    update.record_member_if_changed(before, after)
     update.check_or_set_topology(request.topology, after)
     update.refresh_topology_topics(owned)
     update.remember_reported_task_offsets(request, version)
@@ -94,7 +94,7 @@ def handle_streams_heartbeat(
 def _find_group_and_replaced_group(
     coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest
 ) -> tuple[StreamsGroup, Group | None]:
-    """Return the group, and the one whose place it takes. A member that joins makes it, also from an empty classic one.
+    """Return the group, made for a joining member, and the empty classic group that it replaces, if there is one.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND).
     """
@@ -159,7 +159,7 @@ def _find_or_make_static_member(update: StreamsGroupUpdate, member_id: str, inst
 
 
 def _apply_heartbeat(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
-    """Return the member with what the request says of it; the rest stays."""
+    """Return the member, updated with those fields that the heartbeat has."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
         instance_id=choose_reported_or_known(request.instance_id, member.instance_id),
@@ -214,7 +214,7 @@ def _make_heartbeat_response(
 def _add_warm_up_status(
     update: StreamsGroupUpdate, member: StreamsMember, response: StreamsGroupHeartbeatResponse
 ) -> None:
-    """Say how far tasks are to be restored, and which tags are missing."""
+    """Add the acceptable recovery lag to the answer, and a status if required client tags are missing."""
     response.acceptable_recovery_lag = update.get_group_config("streams.acceptable.recovery.lag")
     missing = [tag for tag in update.get_group_config(RACK_TAGS) if tag not in dict(member.client_tags)]
     if missing:
@@ -227,7 +227,7 @@ def _add_warm_up_status(
 
 
 def _iterate_status_problems(update: StreamsGroupUpdate) -> Iterable[TopologyProblem]:
-    """Yield what the answer says about the group."""
+    """Yield the problems of topology, assignment and group that the answer reports as its status."""
     yield from update.status
     if update.configured is not None and update.configured.problem is not None:
         yield update.configured.problem
@@ -244,7 +244,7 @@ def _encode_task_ids(tasks: AnyTasks) -> list[TaskIds]:
 
 
 def _list_partitions_of_endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
-    """Return which partitions' state each application answers queries for."""
+    """Return, for each application endpoint, the partitions whose state it can be queried for."""
     return [
         EndpointToPartitions(
             user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(

@@ -72,7 +72,7 @@ class StreamsMember(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def get_active_since_epoch(self, subtopology_id: str, partition: int) -> int | None:
-        """Return the epoch in which it was assigned an active task that it has or must give up; None for any other."""
+        """Return the epoch in which an active task was assigned that the member has or must revoke; None for others."""
         for tasks in (self.assigned, self.pending_revocation):
             epoch = tasks.active.get(subtopology_id, {}).get(partition)
             if epoch is not None:
@@ -82,7 +82,7 @@ class StreamsMember(NamedTuple):
     # --- records --------------------------------------------------------------------------------
 
     def make_metadata_value(self) -> StreamsGroupMemberMetadataValue:
-        """Return the record of what the member says of itself."""
+        """Return the value of the record of the member's metadata."""
         kind, endpoint = StreamsGroupMemberMetadataValue, self.user_endpoint
         return kind(
             instance_id=self.instance_id,
@@ -97,7 +97,7 @@ class StreamsMember(NamedTuple):
         )
 
     def with_recorded_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """Return this member with what a record says of it."""
+        """Return this member with the metadata of a record."""
         endpoint = value.user_endpoint
         return self._replace(
             instance_id=value.instance_id,
@@ -112,7 +112,7 @@ class StreamsMember(NamedTuple):
         )
 
     def make_current_assignment_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
-        """Return the record of its epochs, state and tasks."""
+        """Return the value of the record of the member's epochs, state and tasks."""
         assigned, revoked = self.assigned, self.pending_revocation
         return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
@@ -165,7 +165,7 @@ def _encode_active_tasks(tasks: AssignedTasks) -> list[_Assigned]:
 
 
 def _parse_active_tasks(recorded: Iterable[_Assigned], member_epoch: int) -> dict[str, dict[int, int]]:
-    """Return recorded active tasks with their epochs. Before Kafka 4.3 they had none: then the member's counts."""
+    """Return recorded active tasks with their epochs; records from before Kafka 4.3 have only the member's."""
     return {
         each.subtopology_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))
         if each.assignment_epochs is not None and len(each.assignment_epochs) == len(each.partitions)

@@ -50,16 +50,16 @@ class TaskReconciliationState(NamedTuple):
     in_place: bool = False
 
     def may_member_run_any_of(self, revoked_tasks: AssignedTasks) -> bool:
-        """Return whether the member may still run some of these: without a report it may run all."""
+        """Return whether the member may still run some of these tasks: if it reports none, it may run all."""
         return self.owned is None or self.owned.has_common_task(revoked_tasks)
 
     def must_wait_for_revocation(self, revoked_tasks: AssignedTasks) -> bool:
-        """Return whether there is anything to give up, and the member may still run some of it."""
+        """Return whether there are tasks to revoke, and the member may still run some of them."""
         return not revoked_tasks.is_empty and self.may_member_run_any_of(revoked_tasks)
 
 
 def reconcile_member(member: StreamsMember, reconciliation: TaskReconciliationState) -> StreamsMember:
-    """Return the member after its next step; itself if there is nothing to do.
+    """Return the member with the epoch and tasks that it may have now on the way to its target, or unchanged.
 
     Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
     """
@@ -82,7 +82,7 @@ def reconcile_member(member: StreamsMember, reconciliation: TaskReconciliationSt
 def _move_member_toward_target(
     member: StreamsMember, reconciliation: TaskReconciliationState, epoch: int
 ) -> StreamsMember:
-    """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
+    """Return the member with the tasks that it may have now; it stays in `epoch` while it has tasks to revoke."""
     assigned, target = member.assigned, reconciliation.target
     kept = AssignedTasks(
         _select_active_tasks(assigned.active, target.active, is_in_target=True),
@@ -119,7 +119,7 @@ def _move_member_toward_target(
 def _revoke_tasks_with_changed_role(
     assigned_tasks: AssignedTasks, target: Tasks, kept_tasks: AssignedTasks, revoked_tasks: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
-    """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
+    """Return the kept and the revoked tasks, with those that become standbys or warm-ups moved between the two.
 
     A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
     """
@@ -149,7 +149,7 @@ def _revoke_tasks_becoming_active(
     revoked_tasks: AssignedTasks,
     reconciliation: TaskReconciliationState,
 ) -> tuple[AssignedTasks, AssignedTasks]:
-    """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
+    """Return the kept and the revoked tasks; a task that is to become active is kept in its old role until it may."""
     target = reconciliation.target.active
     revoked_tasks = revoked_tasks._replace(
         standby=_subtract_tasks(revoked_tasks.standby, target), warmup=_subtract_tasks(revoked_tasks.warmup, target)
@@ -194,7 +194,7 @@ def _unite_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSe
 
 
 def _select_free_tasks(tasks: Tasks, reconciliation: TaskReconciliationState, own_tasks: AssignedTasks) -> Tasks:
-    """Return the tasks that nobody has who must give them up first; the member's `own_tasks` change in place."""
+    """Return those of `tasks` that no other member must revoke first; the member's `own_tasks` are in nobody's way."""
     at = reconciliation
 
     def is_standby(task: TaskId) -> bool:

@@ -33,7 +33,7 @@ def make_topology_record(group_id: str, topology: Topology) -> GroupChange:
 
 
 def make_member_metadata_record(group_id: str, member: StreamsMember) -> GroupChange:
-    """Return the record of what a member says of itself."""
+    """Return the record of a member's metadata: its client, process, endpoint and tags."""
     key = messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     return GroupChange(key, member.make_metadata_value())
 

@@ -89,8 +89,8 @@ class StreamsGroupUpdate:
 
     # --- members and topology ---------------------------------------------------------------------
 
-    def record_member_and_detect_changes(self, before: StreamsMember, member: StreamsMember) -> None:
-        """Record what a member says of itself, if it is new or has changed."""
+    def record_member_if_changed(self, before: StreamsMember, member: StreamsMember) -> None:
+        """Record a member's metadata if it is new or differs from `before`."""
         if member != before or member.member_id not in self.members:
             self._changes.append(streams_recording.make_member_metadata_record(self.group.group_id, member))
             self._changed = True
@@ -115,14 +115,14 @@ class StreamsGroupUpdate:
         return replacement
 
     def remember_reported_task_offsets(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
-        """Take note of the offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
+        """Keep the task offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
         member_id, said, ends = request.member_id, request.task_offsets, request.task_end_offsets
         if said is not None or ends is not None:
             self._offsets[member_id] = self._get_task_offsets(member_id).make_updated_offsets(said, ends)
         self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
 
     def check_or_set_topology(self, reported_topology: ReportedTopology | None, member: StreamsMember) -> None:
-        """Take the topology of the first member to join; the others must have the same, or an older one.
+        """Take the topology of the first member to join; later members must report the same, or an older one.
 
         Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
         """
@@ -139,7 +139,7 @@ class StreamsGroupUpdate:
             self.status.append(TopologyProblem(HeartbeatStatus.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
 
     def refresh_topology_topics(self, owned_tasks: Tasks | None) -> None:
-        """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
+        """Look up the topology's topics if metadata has changed. Raises KafkaError if it lacks one of `owned_tasks`."""
         topology, image = self._get_known_topology(), self._cluster.image
         if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
             found = hash_topic_metadata(topology.topic_names, image)
@@ -185,6 +185,7 @@ class StreamsGroupUpdate:
         return get_group_config(self._cluster, self.group.group_id, name)
 
     def _may_begin_next_warm_up_step(self, member_id: str) -> bool:
+        """Return whether a heartbeat of this member begins the next step of warm-ups on the way to the target."""
         step = self.group.step
         return (
             step is not None
@@ -200,7 +201,7 @@ class StreamsGroupUpdate:
         )
 
     def find_or_make_current_target(self, member: StreamsMember) -> CurrentTarget | None:
-        """Return what to bring a member nearer to, after making a new target if that is due and takes little time.
+        """Return the tasks for the member now, and their epoch; make a new target first if it is due and small.
 
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
         """
@@ -221,11 +222,12 @@ class StreamsGroupUpdate:
 
     @property
     def is_target_or_warm_up_step_due(self) -> bool:
-        """Whether a target is due, or a step to it."""
+        """Whether a target has to be made, or the next step of warm-ups on the way to it has to be planned."""
         return self._is_target_due or self._current_warm_up_step is None
 
     @property
     def _current_warm_up_step(self) -> WarmUpStep | None:
+        """The step of warm-ups on the way to the current target, None if it is not planned yet."""
         return self._step if self._step is not None and self._step.epoch == self._assignment_epoch else None
 
     @property
@@ -233,16 +235,16 @@ class StreamsGroupUpdate:
         return self._epoch > self._assignment_epoch and not self._must_delay_target()
 
     def _is_small_assignment(self) -> bool:
-        """Return whether an assignment takes so little time that a heartbeat may wait for it."""
+        """Return whether an assignment is so fast that it is made within the heartbeat that needs it."""
         return len(self.members) + sum(1 for _ in islice(self._list_tasks(), SMALL)) < SMALL
 
     def _list_tasks(self, *, stateful_only: bool = False) -> Iterable[TaskId]:
-        """Return the tasks, none while a topic is missing."""
+        """Return the topology's tasks; none while a topic is missing."""
         found = self.configured
         return found.iterate_task_ids(stateful_only=stateful_only) if found is not None and found.is_ready else ()
 
     def _must_delay_target(self) -> bool:
-        """Return whether a new target has to wait; a step to the present one has not."""
+        """Return whether a new target must wait for the assignment interval; the next step of warm-ups need not."""
         if self._refines or self._epoch == self._assignment_epoch:
             return False
         interval_ms = self.get_group_config("streams.assignment.interval.ms")
@@ -254,13 +256,13 @@ class StreamsGroupUpdate:
         self.status.append(TopologyProblem(HeartbeatStatus.ASSIGNMENT_DELAYED, detail))
 
     def make_target_assignment_if_due(self) -> Steps[None]:
-        """Make a target for the group's epoch, if that is due, and choose the step to it."""
+        """Make a target for the group's epoch if it is due, and plan the next step of warm-ups on the way to it."""
         if self._is_target_due:
             yield from self._assign_tasks_or_keep_target()
         yield from self._choose_warm_up_step()
 
     def _assign_tasks_or_keep_target(self) -> Steps[None]:
-        """Make a target for the group's epoch; one that began only for another step has the same as before."""
+        """Make a target for the group's epoch; if the epoch began only for a step of warm-ups, keep the old one."""
         made_ms = self.group.assignment_timestamp_ms
         if not self._refines:
             yield from self._make_target_assignment()
@@ -316,7 +318,7 @@ class StreamsGroupUpdate:
     def reconcile_member(
         self, member: StreamsMember, target: CurrentTarget | None, owned_tasks: Tasks | None, *, in_place: bool
     ) -> StreamsMember:
-        """Bring a member a step nearer to its target; `owned_tasks` are the tasks that it reports to run.
+        """Return the member on the way to its target, and record it; it reports to run `owned_tasks`.
 
         With `in_place`, tasks change their roles in place.
         """
@@ -341,7 +343,7 @@ class StreamsGroupUpdate:
         return after
 
     def append_changes(self) -> None:
-        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
+        """Append the records of the update, and apply them to the group. Raises KafkaError, and nothing has changed."""
         commits = self._cluster.commits
         self.group.append_changes(self._changes, self._replaced)
         self.group.configured = self.configured
@@ -361,7 +363,7 @@ class StreamsGroupUpdate:
             self.group.refining_epoch = self._epoch
 
     def append_changes_in_portions(self) -> Steps[None]:
-        """Append the records of a target as `append_changes`, few at a time; stop if the group has changed meanwhile.
+        """Append and apply the records of a target, few at a time; stop if the group has changed meanwhile.
 
         The last record makes the target valid. What is there of it before is the start of the next one.
         """
@@ -375,7 +377,7 @@ class StreamsGroupUpdate:
 
     @property
     def is_obsolete(self) -> bool:
-        """Whether the group has another epoch by now, or another group has taken its place."""
+        """Whether the group's epoch has changed since the update began, or another group has replaced the group."""
         return self.group.epoch != self._epoch or self.group.context.groups.get(self.group.group_id) is not self.group
 
 
@@ -383,7 +385,7 @@ class StreamsGroupUpdate:
 
 
 def make_target_assignments_soon(group: StreamsGroup) -> None:
-    """Make a target in later turns of the loop, unless that goes on already. Members learn of it by heartbeats."""
+    """Run `make_target_assignments` in later turns of the loop, unless it runs already."""
     if not group.is_assigning:
         group.is_assigning = True
         cluster = group.context.cluster
@@ -409,7 +411,7 @@ def make_target_assignments(group: StreamsGroup) -> Steps[None]:
 
 
 def keep_assignment_of_leaving_static_member(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
-    """Keep the place of a static member that leaves, until its session ends. Raises KafkaError."""
+    """Keep the tasks of a static member that leaves for a while, until its session ends. Raises KafkaError."""
     active = {each: dict.fromkeys(epochs, 0) for each, epochs in member.assigned.active.items()}
     away = member._replace(
         epoch=epoch, assigned=member.assigned._replace(active=active), pending_revocation=type(member.assigned)()

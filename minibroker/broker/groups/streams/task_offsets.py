@@ -35,12 +35,12 @@ class TaskOffsets(NamedTuple):
     ) -> TaskOffsets:
         """Return the offsets after a heartbeat; None means as before. Raises KafkaError(INVALID_REQUEST)."""
         return TaskOffsets(
-            self.restored if restored_offsets is None else _group_by_task(restored_offsets),
-            self.ends if end_offsets is None else _group_by_task(end_offsets),
+            self.restored if restored_offsets is None else _map_offsets_by_task(restored_offsets),
+            self.ends if end_offsets is None else _map_offsets_by_task(end_offsets),
         )
 
     def is_caught_up(self, task: TaskId, acceptable_lag: int) -> bool:
-        """Return whether the member lacks at most this many offsets; what is unknown is not caught up."""
+        """Return whether the task's restored offset is at most `acceptable_lag` behind; False if it is unknown."""
         restored, end = self.restored.get(task, UNKNOWN_OFFSET), self.ends.get(task, UNKNOWN_OFFSET)
         return UNKNOWN_OFFSET not in (restored, end) and end - restored <= acceptable_lag
 
@@ -48,7 +48,8 @@ class TaskOffsets(NamedTuple):
 NO_OFFSETS = TaskOffsets()
 
 
-def _group_by_task(reported: Sequence[ReportedOffset]) -> dict[TaskId, int]:
+def _map_offsets_by_task(reported: Sequence[ReportedOffset]) -> dict[TaskId, int]:
+    """Return the reported offsets by task. Raises KafkaError(INVALID_REQUEST) for too many, or a task named twice."""
     if len(reported) > MAXIMUM_TASKS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A member may report {MAXIMUM_TASKS} task offsets at most.")
     found: dict[TaskId, int] = {}

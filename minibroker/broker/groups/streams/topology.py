@@ -68,7 +68,7 @@ class Topology:
 
     @cached_property
     def topic_names(self) -> frozenset[str]:
-        """The topics that must exist before there is any task."""
+        """The names of source and internal topics, which must exist before there are tasks."""
         changelogs = (topic.name for each in self.subtopologies.values() for topic in each.state_changelog_topics)
         return frozenset((*self.subtopology_ids, *changelogs))
 
@@ -237,6 +237,7 @@ def _format_topic_names(names: list[str]) -> str:
 
 
 def _configure_subtopology(subtopology: Subtopology, counts: _PartitionCounts) -> ConfiguredSubtopology:
+    """Return the subtopology with its number of tasks, and the partition counts of its internal topics."""
     read = (*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics))
     internal = (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
     return ConfiguredSubtopology(
@@ -299,6 +300,7 @@ class _PartitionCounts:
         return count
 
     def _get_fixed_repartition_counts(self) -> dict[str, int]:
+        """Return the partition counts that the topology itself sets for repartition topics, by name."""
         return {
             topic.name: topic.partitions
             for each in self._subtopologies
@@ -307,7 +309,7 @@ class _PartitionCounts:
         }
 
     def _decide_repartition_topic_counts(self) -> None:
-        """Follow the data from the sources on, until all repartition topics have a number of partitions."""
+        """Derive the partition counts of all repartition topics, from those of the topics that flow into them."""
         self.decided.update(self._fixed)
         readers: dict[str, list[Subtopology]] = {}
         for each in self._subtopologies:
@@ -332,7 +334,7 @@ class _PartitionCounts:
             )
 
     def _decide_sink_topic_counts(self, subtopology: Subtopology) -> bool:
-        """Decide on the topics that a subtopology writes to; return whether what it reads is known."""
+        """Set the counts of repartition topics that a subtopology writes to; return False if its inputs lack theirs."""
         undecided = [name for name in subtopology.repartition_sink_topics if name not in self.decided]
         if not undecided:
             return True
@@ -346,7 +348,7 @@ class _PartitionCounts:
         return True
 
     def _equalize_copartitioned_counts(self, names: frozenset[str]) -> None:
-        """Give repartition topics that are read together with others the same number of partitions."""
+        """Give the repartition topics among co-partitioned topics the same number of partitions as the others."""
         counts = {name: self.get_partition_count(name) for name in sorted(names)}
         outside = {name: count for name, count in counts.items() if name not in self._internal}
         fixed = {name: count for name, count in counts.items() if name in self._fixed}

@@ -59,7 +59,7 @@ class WarmUpStep(NamedTuple):
     unheard: frozenset[str] = frozenset()
 
     def allows_next_step(self, member_id: str, offsets: TaskOffsets, settings: WarmUpSettings) -> bool:
-        """Return whether a heartbeat of this member allows another step."""
+        """Return whether to plan the next step: the member has caught up with a task, or reports for the first time."""
         if not self.tasks:
             return False
         if settings != self.settings or member_id in self.unheard:
@@ -95,7 +95,7 @@ class _Process:
 
     @property
     def tasks_per_member(self) -> float:
-        """Return the number of tasks with state for each member."""
+        """Return how many stateful tasks the process has for each of its members."""
         return self.count / len(self.members)
 
 
@@ -110,7 +110,7 @@ class _MemberTaskChanges:
         self.warmup: set[TaskId] = set()
 
     def apply_to_tasks(self, target: Tasks) -> Tasks:
-        """Return the tasks of a member with this target."""
+        """Return the member's tasks in this step: those of its target after the changes."""
         return Tasks(
             _add_and_remove_tasks(target.active, self.active, self.not_active),
             _add_and_remove_tasks(target.standby, self.standby, self.not_standby),
@@ -123,7 +123,7 @@ def _add_and_remove_tasks(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskI
 
 
 def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: WarmUpSettings) -> Steps[WarmUpStep]:
-    """Return the next step to the target of an epoch."""
+    """Return the next step on the way to the target: tasks stay with their owners until the new ones are caught up."""
     known = [situation.warms_up.get(member_id) for member_id in situation.members]
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
     if not settings.warm_ups or not may_warm_up or not situation.stateful:
@@ -158,7 +158,7 @@ class _WarmUpStepPlanner:
     # --- what there is ----------------------------------------------------------------------------
 
     def collect_task_owners(self) -> Steps[None]:
-        """Note who has which tasks with state. What a member is giving up does not count."""
+        """Collect which member has which stateful tasks, without those that it is revoking."""
         for member in self._situation.members.values():
             process = self._processes.setdefault(member.process_id, _Process())
             process.members.append(member)
@@ -178,7 +178,7 @@ class _WarmUpStepPlanner:
         return self._processes[self._situation.members[member_id].process_id]
 
     def _iterate_members_with_copy(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
-        """Yield the members of a process that have a standby or a warm-up of the task."""
+        """Yield the members of a process that have a standby or a warm-up of the task, and so a copy of its state."""
         return (
             member
             for member in process.members
@@ -188,7 +188,7 @@ class _WarmUpStepPlanner:
     # --- which tasks stay for now -----------------------------------------------------------------
 
     def find_task_moves(self) -> Steps[None]:
-        """Find the tasks that must stay with their owners, and what prepares their moves."""
+        """Find the tasks that cannot move to their new owners yet, and how each move is prepared."""
         for target_id, tasks in sorted(self._situation.target.items()):
             if target_id not in self._situation.members:
                 continue
@@ -200,7 +200,7 @@ class _WarmUpStepPlanner:
                 yield
 
     def _may_move_task_now(self, task: TaskId, owner_id: str, target_id: str) -> bool:
-        """Return whether the task may move now."""
+        """Return whether the target member's process has the task's state, or needs none to take it over."""
         situation, process = self._situation, self._get_process_of_member(target_id)
         if self._get_process_of_member(owner_id) is process or situation.warms_up.get(target_id) is False:
             return True
@@ -213,6 +213,7 @@ class _WarmUpStepPlanner:
         )
 
     def _postpone_move(self, move: _PostponedMove) -> None:
+        """Postpone a move until its target has the state: by a warm-up or standby that is there, or a new warm-up."""
         self._moves.append(move)
         copy = next(self._iterate_members_with_copy(move.task, self._get_process_of_member(move.target_id)), None)
         if copy is not None and contains_task(copy.assigned.warmup, move.task):
@@ -225,7 +226,7 @@ class _WarmUpStepPlanner:
             (self._new if copy is None else self._beside).append(move)
 
     def _use_standby_to_prepare_move(self, move: _PostponedMove, member_id: str) -> None:
-        """Let a standby of the new process prepare the move."""
+        """Keep the standby of `member_id`, in the process that the task moves to, until it has caught up."""
         self._borrowed.add(move.task)
         self._get_changes_of_member(member_id).standby.add(move.task)
         self.awaited.setdefault(member_id, set()).add(move.task)
@@ -233,7 +234,7 @@ class _WarmUpStepPlanner:
     # --- which moves get a warm-up ----------------------------------------------------------------
 
     def assign_warm_up_tasks(self) -> None:
-        """Give warm-ups to moves: first to those that have one, then to those without anything of the state.
+        """Assign the permitted number of warm-ups to moves: first to those that have one already, then to new ones.
 
         A standby of another member of the new process prepares a move, too, but its state is closed before the task
         begins. Processes with little to do come first.
@@ -251,7 +252,7 @@ class _WarmUpStepPlanner:
             self._use_standby_to_prepare_move(move, copy.member_id)
 
     def _assign_new_warm_up_tasks(self, slots_left: int) -> int:
-        """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
+        """Assign warm-ups to moves, least loaded processes first; return how many of `slots_left` are left."""
         heap = [(*self._rank_move_by_load(move), move) for move in self._new]
         heapify(heap)
         while heap and slots_left:
@@ -266,6 +267,7 @@ class _WarmUpStepPlanner:
         return slots_left
 
     def _rank_move_by_load(self, move: _PostponedMove) -> tuple[float, float, TaskId]:
+        """Return a key that sorts moves: least loaded new process first, then most loaded old process."""
         return (
             self._get_process_of_member(move.target_id).tasks_per_member,
             -self._get_process_of_member(move.owner_id).tasks_per_member,
@@ -282,7 +284,7 @@ class _WarmUpStepPlanner:
         return self.patches.setdefault(member_id, _MemberTaskChanges())
 
     def keep_tasks_with_owners(self) -> Steps[None]:
-        """Leave the tasks with their owners, and find room for their standbys.
+        """Leave tasks whose move is postponed with their owners, and drop standbys that would be in the same place.
 
         The target may have a standby where the task stays: there is none, then. A borrowed standby takes the place of
         one that the target has elsewhere.

@@ -124,7 +124,7 @@ def test_an_empty_group_accepts_commits_without_a_member_and_can_be_deleted(grou
     group.check_offsets_may_be_deleted()
     assert (group.is_empty, group.state_name, group.owners) == (True, "Empty", {})
     assert (group.type, group.protocol_type) == (GroupType.CONSUMER, "consumer")
-    assert group.get_expiration_base_ms(OFFSET) == OFFSET.commit_timestamp_ms
+    assert group.get_offset_retention_start_ms(OFFSET) == OFFSET.commit_timestamp_ms
 
 
 def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -> None:

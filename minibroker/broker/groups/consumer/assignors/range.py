@@ -28,7 +28,7 @@ def assign_ranges(members: Mapping[str, MemberSpecification], partition_counts: 
 def _group_equal_topics(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
-    """Return the topics by their number of partitions and their subscribers, which are in order."""
+    """Return the ids of the topics that have the same number of partitions and the same subscribers, by these two."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in sorted(members):
         for topic_id in members[member_id].topic_ids:
@@ -42,7 +42,7 @@ def _group_equal_topics(
 def _find_owned_indexes(
     topic_ids: Sequence[bytes], subscribers: Sequence[str], members: Mapping[str, MemberSpecification]
 ) -> dict[str, list[int]]:
-    """Return the indexes that each member has in more of the topics than any other member, in order."""
+    """Return the partition indexes that each member owns in more of the topics than any other member, in order."""
     claims: dict[int, Counter[str]] = {}
     for member_id in subscribers:
         partitions = members[member_id].partitions
@@ -58,7 +58,7 @@ def _find_owned_indexes(
 def _divide_indexes_into_ranges(
     count: int, subscribers: Sequence[str], owned_indexes: Mapping[str, list[int]]
 ) -> dict[str, list[int]]:
-    """Return the indexes below `count` of each member. Shares differ by one at most; free indexes go in runs."""
+    """Return each member's indexes below `count`: shares differ by one at most, and new ones are consecutive."""
     least, more = divmod(count, len(subscribers))
     having_most = sorted(subscribers, key=lambda member_id: -len(owned_indexes[member_id]))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}

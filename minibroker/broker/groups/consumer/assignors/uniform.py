@@ -92,7 +92,7 @@ class ChainStep(NamedTuple):
 
 
 def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
-    """Move partitions, as few as it takes, until no chain of moves makes the loads more even."""
+    """Move as few partitions as possible until no chain of moves makes the numbers of the members more equal."""
     moved = True
     while moved:
         moved = False
@@ -111,7 +111,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
 def _move_partition_or_list_reachable_members(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, ChainStep | None] | None:
-    """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
+    """Move a partition along the shortest chain to a member with two fewer, and return None, or the reached members.
 
     Return all members that chains lead to if there is none.
     """
