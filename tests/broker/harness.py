@@ -391,7 +391,7 @@ class Harness:
     ) -> Any:
         """The decoded answer to a request, in its newest served version unless told; a `Waiting` if it is delayed.
 
-        None if it has no answer. Raises Unanswerable where the broker closes the connection.
+        None if it has no answer. Raises UnanswerableRequest where the broker closes the connection.
         """
         version = served_versions(type(request))[-1] if version is None else version
         outlet = KeptOutlet()

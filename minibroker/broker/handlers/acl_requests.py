@@ -86,7 +86,7 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
 def _run_acl_change_after_earlier_ones(
     context: RequestContext, change: Results[Result], result_type: type[Result], requested_count: int
 ) -> Results[Result]:
-    """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
+    """Run a change of ACLs after those that began before it; if it raises, return its error as each result.
 
     Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
     change denies is never allowed in between.
@@ -210,7 +210,7 @@ def _find_matching_acls(context: RequestContext, acl_filter: AclFilter) -> Steps
 
 
 def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
-    """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
+    """Return the filter of a request. Raises UnanswerableRequest if one of its types is UNKNOWN."""
     _check_enum_values_known(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )

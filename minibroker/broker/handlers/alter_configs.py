@@ -364,7 +364,7 @@ def _change_logger_levels(context: RequestContext, resource: RequestedResource, 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     changes = await run_in_slices(
-        run_steps_of_each_item(partial(_find_changes_of_resource, context), request.resources)
+        run_steps_of_each_item(partial(_make_changes_replacing_configs, context), request.resources)
     )
     answers = await run_in_slices(
         change_configs_of_resources(context, changes, validate_only=request.validate_only, may_change_loggers=False)
@@ -374,7 +374,7 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
 
 
-def _find_changes_of_resource(
+def _make_changes_replacing_configs(
     context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource
 ) -> Steps[ChangedResource]:
     """Return the change after which a resource has exactly the settings in the request."""
@@ -384,13 +384,13 @@ def _find_changes_of_resource(
     for configs in split_into_portions(resource.configs):
         for config in configs:
             removed.pop(config.name, None)
-            changes.append(_convert_to_incremental_change(config.name, ChangeKind.SET, config.value))
+            changes.append(_make_incremental_change(config.name, ChangeKind.SET, config.value))
         yield
-    changes += [_convert_to_incremental_change(name, ChangeKind.DELETE, None) for name in removed]
+    changes += [_make_incremental_change(name, ChangeKind.DELETE, None) for name in removed]
     return ChangedResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=changes)
 
 
-def _convert_to_incremental_change(name: str, kind: ChangeKind, value: str | None) -> ChangedResource.AlterableConfig:
+def _make_incremental_change(name: str, kind: ChangeKind, value: str | None) -> ChangedResource.AlterableConfig:
     return ChangedResource.AlterableConfig(name=name, config_operation=kind, value=value)
 
 

@@ -66,6 +66,6 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 
 def _choose_announced_version(context: RequestContext, api_key: int, served: ServedApi) -> int:
-    """Return the newest version of an API to announce."""
+    """Return the newest version of an API to announce: an unstable one only if the settings allow it."""
     newest = served.versions[-1]
     return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(api_key), newest)

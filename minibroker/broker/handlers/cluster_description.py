@@ -65,7 +65,7 @@ def _list_brokers(context: RequestContext) -> list[DescribeClusterResponse.Descr
 
 
 def _list_fenced_brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
-    """Return the registered brokers that are not running, if they had a listener of the client's listener's name."""
+    """Return the registered brokers that are not running, and had a listener of the name of the client's."""
     cluster = context.cluster
     return [
         DescribeClusterResponse.DescribeClusterBroker(

@@ -87,6 +87,7 @@ class OffsetCommitTemplate:
         self._answer = self._encode_answer(0, response)[START_BYTES:]
 
     def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
+        """Return the frame of an answer."""
         start = encode_response_start(get_response_header_version(self.key, self.version))
         return encode_answer(response, self.version, start, correlation_id)[0]
 
@@ -125,6 +126,7 @@ class OffsetCommitTemplate:
         return DueCommitAnswer(self, correlation_id, log, log.pending)
 
     def _differs_only_in_offsets(self, frame: memoryview) -> bool:
+        """Return whether a frame differs from the template's only in offsets and leader epochs."""
         size_bytes = len(frame) - START_BYTES
         return size_bytes == self._layout.size and self._layout.unpack_from(frame, START_BYTES)[::3] == self._around
 
@@ -154,6 +156,7 @@ def _make_template(
     offsets: Sequence[CommittedPartition],
     response: OffsetCommitResponse,
 ) -> OffsetCommitTemplate | None:
+    """Return the template, or None if an offset was refused or has metadata, or the frame cannot be split."""
     answered = sum(len(topic.partitions) for topic in response.topics)
     if answered > len(offsets) or any(committed.metadata for _, _, committed in offsets):
         return None  # some were refused, or have metadata

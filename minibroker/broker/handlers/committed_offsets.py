@@ -175,7 +175,7 @@ class OffsetCommit:
         answers: CommitTopicAnswer,
         partitions: Iterable[CommitPartition],
     ) -> None:
-        """Collect the valid offsets for partitions of a topic. Put all partitions into the answer, some with errors."""
+        """Collect the valid offsets for partitions of a topic; add the answer of each partition to `answers`."""
         name, count = ("", 0) if topic is None else (topic.name, len(topic.partitions))
         cluster, retention_ms = self._context.cluster, self._request.retention_time_ms
         limit, now_ms = cluster.settings["offset.metadata.max.bytes"], cluster.clock.wall_ms()
@@ -199,6 +199,7 @@ class OffsetCommit:
             self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
 
     def _put_unknown_topics_first(self) -> None:
+        """Let partitions that do not exist be answered before the others of their topic, as in Kafka."""
         if self._has_missing:
             for topic in self._response.topics:
                 put_unknown_topics_first(topic.partitions)
@@ -233,13 +234,13 @@ def _set_error_of_offsets(answers: Iterable[CommitAnswer], error: KafkaError) ->
 
 
 def delay_until_offsets_durable(context: RequestContext, group_id: str, set_error: Refuse) -> None:
-    """Answer a request when the records appended for a group are durable. Raises KafkaError.
+    """Delay the answer until the records appended for a group are durable. Raises KafkaError.
 
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
     wait = context.cluster.groups.make_durability_wait(group_id)
     too_late = (context.cluster.settings["offsets.commit.timeout.ms"], NOT_DURABLE_YET) if wait.synced else None
-    context.delay_answer_until_over(wait, set_error, too_late)
+    context.delay_answer_until_wait_is_over(wait, set_error, too_late)
 
 
 def check_topics_not_deleted(context: RequestContext, topics: Iterable[Topic]) -> None:
@@ -293,11 +294,11 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
 
 
 def _delay_until_offsets_written(context: RequestContext, group: Group, set_error: Refuse) -> None:
-    """Send the answer once its offsets are written: a client must not see an offset go back after a crash."""
+    """Delay the answer until the group's offsets are written: none may go back after a crash."""
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
-            context.delay_answer_until_over(groups.make_wait_for_pending_write(group.group_id), set_error)
+            context.delay_answer_until_wait_is_over(groups.make_wait_for_pending_write(group.group_id), set_error)
         except KafkaError as error:
             set_error(error)
 
@@ -314,7 +315,7 @@ def _set_error_of_only_group(answer: OffsetFetchResponse, error: KafkaError) -> 
 
 
 def _convert_to_group_request(request: OffsetFetchRequest) -> RequestedGroup:
-    """Return a request for one group (before version 8) in the form of a request for several."""
+    """Return a request for one group (before version 8) as one of the groups of a newer request."""
     topics = None
     if request.topics is not None:
         topics = [RequestedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]

@@ -51,6 +51,8 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
 
 
 def _make_lister_of_resources(kind: ResourceType) -> Callable[[RequestContext], Iterable[str]]:
+    """Return a function that returns the names of the resources of this type that have configs."""
+
     def list_names_of_type(context: RequestContext) -> Iterable[str]:
         configs = context.cluster.image.configs
         return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]

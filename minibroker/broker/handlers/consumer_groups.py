@@ -85,7 +85,7 @@ def _check_and_apply_heartbeat(
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
     response = handle_consumer_heartbeat(groups, request, make_caller(context))
-    context.delay_answer_until_over(
+    context.delay_answer_until_wait_is_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
     return response

@@ -70,7 +70,7 @@ class DownConversionNeeded(Exception):
 
 
 def read_records_for_client_in_steps(log: Log, read_request: LogReadRequest) -> Steps[Region | ConvertedRecords | None]:
-    """Return what to answer, or None if there are no records.
+    """Return the records to answer, converted if the client needs an older format; None if there are none.
 
     Stored bytes are returned unchanged if the client knows them. Converted, they take at most `max_bytes` and
     `max_converted_bytes` of memory, or one batch. Batches that convert to nothing (for old formats, control batches and

@@ -111,14 +111,14 @@ def _asks_for_many_partitions(context: RequestContext, request: FetchRequest) ->
 def _find_session_and_partitions(
     context: RequestContext, request: FetchRequest
 ) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
-    """Return the session that is used or begun, if any, and the partitions to read. Raises KafkaError."""
+    """Return the fetch session that is used or begun, if any, and the partitions to read. Raises KafkaError."""
     sessions = context.node.sessions
     uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
     now_ms = context.cluster.clock.monotonic_ms()
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove_session(request.session_id)
-        wanted = yield from _make_named_partitions_in_steps(context, request)
+        wanted = yield from _make_requested_partitions_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return (yield from _begin_fetch_session(context, wanted)), wanted
@@ -161,7 +161,10 @@ def _make_requested_partitions(
     ]
 
 
-def _make_named_partitions_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
+def _make_requested_partitions_in_steps(
+    context: RequestContext, request: FetchRequest
+) -> Steps[list[FetchedPartition]]:
+    """Return the partitions of a request, many in several steps, without the names of topics with ids."""
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     named: list[FetchedPartition] = []
     for topic in request.topics:
@@ -183,6 +186,7 @@ def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Se
 def _set_requested_values(
     partition: FetchedPartition, requested: FetchRequest.FetchTopic.FetchPartition
 ) -> FetchedPartition:
+    """Copy the offset, limit and epochs of a request to the session's partition; return that."""
     partition.fetch_offset = requested.fetch_offset
     partition.max_bytes = requested.partition_max_bytes
     partition.current_leader_epoch = requested.current_leader_epoch
@@ -191,13 +195,14 @@ def _set_requested_values(
 
 
 def _set_topic_name(context: RequestContext, partition: FetchedPartition) -> None:
-    """Remember the name of a topic that is asked for by its id."""
+    """Set the partition's topic name, if the request has the topic's id instead."""
     if not isinstance(partition.topic, str):
         topic = context.find_topic(partition.topic)
         partition.name = None if topic is None else topic.name
 
 
 def _update_fetch_session(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
+    """Add the request's partitions to the session, or change them, and remove its forgotten ones."""
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic

@@ -241,7 +241,7 @@ class FetchReading:
         return answer, region.size_bytes
 
     def _plan_log_read(self, fetched_partition: FetchedPartition, limit: int, bytes_left: int) -> LogReadRequest:
-        """Return what to read. If the client does not know the stored format, it asks for an older one."""
+        """Return the request to the log, whose format is older if the client's version does not know the stored one."""
         version = self.context.version
         return LogReadRequest(
             fetched_partition.fetch_offset,
@@ -271,14 +271,14 @@ class FetchReading:
     # --- waiting --------------------------------------------------------------------------------
 
     async def add_watch_to_partitions(self, watch: PartitionWatch) -> None:
-        """Have `watch` see all partitions."""
+        """Register `watch` at all partitions, so that it is notified of their appends and changes."""
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 watch.register_as_waiter(partition.waiters)
 
     async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
-        """Read what `watch` has seen. Raises DownConversionNeeded as `read_partitions` does."""
+        """Read again what `watch` was notified of. Raises DownConversionNeeded as `read_partitions` does."""
         watch.grown, watch.has_changed = {}, False
         self.read_partitions()
 
@@ -310,7 +310,7 @@ class FetchReading:
         return self._add_leader_endpoints(response)
 
     async def build_response(self) -> FetchResponse:
-        """Return the answer as `make_response` does."""
+        """Return the answer as `make_response` does; a long reading does so in slices."""
         return self.make_response()
 
     def _is_throttled(self, size_bytes: int) -> bool:
@@ -331,7 +331,7 @@ class FetchReading:
         return TopicAnswer(topic_id=name_or_id) if by_id else TopicAnswer(topic=name_or_id)
 
     def _list_answers_to_send(self) -> list[Answered]:
-        """Return what the session's client does not know yet."""
+        """Return the partitions' answers; in an incremental session, only those that are new to the client."""
         if self.request.session_epoch <= INITIAL_EPOCH:
             return self.answers
         return [
@@ -343,7 +343,7 @@ class FetchReading:
     def _remember_sent_partition(
         self, session: FetchSession, fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
-        """Remember in the session what is sent."""
+        """Update the session's partition with the offsets that are sent, and move it to the end if it has records."""
         fetched_partition.remember_sent_offsets(answer.high_watermark, answer.log_start_offset, answer.error_code)
         if size_bytes:
             session.move_to_end(fetched_partition)
@@ -363,7 +363,7 @@ class FetchReading:
 
 
 def is_answer_new_to_client(fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
-    """Return whether an answer is new to the client of a session. Another replica and a divergence always are."""
+    """Return whether a session's client must get this answer: with records, an error, a replica, or changed offsets."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True
     return fetched_partition.has_changed_for_client(

@@ -111,7 +111,7 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     response = DeleteGroupsResponse(results=results)
     for result in deleted:
         try:
-            context.delay_answer_until_over(
+            context.delay_answer_until_wait_is_over(
                 context.cluster.groups.make_durability_wait(result.group_id), partial(_set_deletion_error, result)
             )
         except KafkaError as error:

@@ -64,6 +64,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
 
 
 def _get_requested_partitions(request: DescribeLogDirsRequest) -> RequestedPartitions:
+    """Return the partition indexes by topic; None if the request is for all partitions."""
     if request.topics is None:
         return None
     asked: dict[str, set[int]] = defaultdict(set)

@@ -169,6 +169,7 @@ def _list_offsets_before(partition: Partition, timestamp: int, max_count: int, n
 
 
 def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps[FoundOffset]:
+    """Return the offset for a timestamp (ms) or a value such as LATEST; with `committed`, of stable records only."""
     log = partition.log
     limit_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:

@@ -61,7 +61,7 @@ class LongFetchReading(FetchReading):
             yield
 
     async def add_watch_to_partitions(self, watch: PartitionWatch) -> None:
-        """Have `watch` see all partitions. All are news at first, as something may happen in the meantime."""
+        """Register `watch` at all partitions; all count as changed at first, as it takes several steps."""
         watch.reserve_watched_partitions(len(self.wanted))
         self.places: defaultdict[Partition, list[FetchedPartition]] = defaultdict(list)
         for fetched in self.wanted:
@@ -73,7 +73,7 @@ class LongFetchReading(FetchReading):
         watch.has_changed = True
 
     async def reread_grown_partitions(self, watch: PartitionWatch) -> None:
-        """Read what `watch` has seen: only what has grown, as often as the request lists it, if that is all."""
+        """Read again the partitions that `watch` saw grow; all, if something else has changed or the time is over."""
         grown, watch.grown = watch.grown, {}
         if watch.has_changed or watch.is_late:
             watch.has_changed = False
@@ -95,6 +95,7 @@ class LongFetchReading(FetchReading):
     def _keep_answer_for_response(
         self, fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
+        """Keep an answer with records or an error; note whether it is new to the session's client."""
         self.size_bytes += size_bytes
         code = ErrorCode(answer.error_code)
         if size_bytes:
@@ -221,5 +222,5 @@ class _AnswersMadeOnDemand:
 
 
 def make_long_fetch_reading(reading: FetchReading) -> LongFetchReading:
-    """Return a pass over the same partitions that works in steps."""
+    """Return a reading of the same partitions that works in steps."""
     return LongFetchReading(reading.context, reading.request, reading.session, reading.wanted)

@@ -196,7 +196,7 @@ def _describe_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]
 
 
 def _remove_absent_replicas(context: RequestContext, partition: PartitionAnswer) -> None:
-    """Tell the oldest clients of replicas on present nodes only, and by an error that there are others."""
+    """Remove absent nodes from replicas and ISR, as old clients need it, and set REPLICA_NOT_AVAILABLE."""
     nodes = context.cluster.nodes
     if all(node in nodes for node in partition.replica_nodes):
         return

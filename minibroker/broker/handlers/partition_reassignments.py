@@ -116,6 +116,7 @@ def _make_reassignment_change(
     partition: Partition,
     requested: RequestedPartition,
 ) -> PartitionChangeRecord | None:
+    """Return the change that begins or cancels the move of a partition; None if it is there already."""
     if requested.replicas is None:
         return make_reassignment_cancellation(context.cluster, partition)
     keep_factor = not request.allow_replication_factor_change

@@ -112,7 +112,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
 
 
 def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
-    """Handle any request. In steps, its records are kept, as the first step may have to wait."""
+    """Handle a Produce at once if it is quick to validate, else in steps, for which its records are kept."""
     if _is_quick_to_validate(context, request):
         return run_all_steps(_produce_in_steps(context, request))
     if not context.keep_frame_for_later_steps():
@@ -187,6 +187,7 @@ def _validate_and_append(
 def _make_produce_response(
     context: RequestContext, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
 ) -> ProduceResponse | None:
+    """Return the response, or None with acks=0. Raises UnanswerableRequest for an error with acks=0."""
     if request.acks == 0:
         if failed:
             raise UnanswerableRequest(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
@@ -257,7 +258,9 @@ def _find_partition_and_records_to_append(
     joined = None
     partition = _find_led_partition(context, name_or_id, requested.index)
     if request.transactional_id is not None and requested.records is not None and is_transactional(requested.records):
-        joined = _add_to_transaction(context, partition, requested.records, request.transactional_id)
+        joined = _add_or_verify_partition_in_transaction(
+            context, partition, requested.records, request.transactional_id
+        )
     _check_may_write(context, request, partition)
     if requested.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
@@ -306,7 +309,7 @@ def _delay_answer_until_appended(
     context: RequestContext, request: ProduceRequest, wait: AppendWait, answer: PartitionAnswer
 ) -> None:
     if request.acks:
-        context.delay_answer_until_over(wait, partial(set_write_error, answer))
+        context.delay_answer_until_wait_is_over(wait, partial(set_write_error, answer))
     else:
         context.cluster.turn.call_when_wait_is_over(wait, partial(_close_connection_if_failed, context))
 
@@ -318,9 +321,10 @@ def _close_connection_if_failed(context: RequestContext, failure: KafkaError | N
         context.connection.close_after_failure()
 
 
-def _add_to_transaction(
+def _add_or_verify_partition_in_transaction(
     context: RequestContext, partition: Partition, records: Bytes, transactional_id: str
 ) -> AppendWait | None:
+    """Add the partition to the records' transaction or check that it is in it; return the wait for that, if any."""
     from minibroker.broker.transactions.verification import verify_produced_batch  # most producers have no transactions
 
     header = read_header(records)

@@ -248,7 +248,7 @@ class RefusalTemplate(Template):
         reason.error.__traceback__ = None  # its frames have the request
 
     def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
-        """Refuse the records. The right to a transactional id comes first, and is left to `produce`."""
+        """Return the answer that refuses the records; None for transactional ones, whose id `produce` checks first."""
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
         audit.log_verdict(*self._denied, is_allowed=False)
@@ -275,13 +275,14 @@ def remember_produce_template(
 def remember_refusal_template(
     context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: RefusalReason
 ) -> None:
-    """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
+    """Prepare for the next Produce to a topic that the client may not write to; `topic` is the whole answer."""
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
 
 def _remember_template(
     context: RequestContext, records_bytes: int, template_class: Callable[..., Template], *arguments: Any
 ) -> None:
+    """Make a template of a request's frame the second time that the connection sends one with this head."""
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return

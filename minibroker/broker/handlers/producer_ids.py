@@ -64,7 +64,7 @@ def _init_transactional_producer(
         response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
-    context.delay_answer_until_over(transactions.make_durability_wait(transactional_id), set_response_error)
+    context.delay_answer_until_wait_is_over(transactions.make_durability_wait(transactional_id), set_response_error)
     return response
 
 

@@ -125,6 +125,7 @@ def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) 
 def _make_fixed_voters_error(
     context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, subject: str, action: str
 ) -> KafkaError:
+    """Check the right to alter the cluster; return the error for a change of the voters, which are fixed."""
     context.authorize(ALTER_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     cluster_id = context.cluster.cluster_id
     if request.cluster_id not in (None, cluster_id):

@@ -98,7 +98,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
         try:
             acknowledging = _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
             wait = await run_in_slices(acknowledging)
-            context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
+            context.delay_answer_until_wait_is_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
         await pause()
@@ -113,7 +113,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
 
 
 async def _acquire_when_records_arrive(fetching: ShareFetching) -> None:
-    """Attempt again what has new records, or records that others release, until there are enough or it is late."""
+    """Acquire records whenever some arrive or are released, until there are enough or the time is over."""
     with PartitionWatch(fetching.context, fetching.request.max_wait_ms) as watch:
         await run_in_slices(fetching.add_watch_to_partitions(watch))
         is_enough = False
@@ -142,7 +142,7 @@ def _check_fetch_limits(request: ShareFetchRequest) -> None:
 def _update_share_session(
     context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
 ) -> Steps[ShareSession]:
-    """Return the session, changed as the request says. Raises KafkaError."""
+    """Return the session, begun if new, after adding and removing the request's partitions. Raises KafkaError."""
     shares = context.cluster.shares
     shares.check_room_for_session_partitions(sum(len(topic.partitions) for topic in request.topics))
     if request.share_session_epoch == FIRST_EPOCH:
@@ -210,7 +210,7 @@ class ShareFetching:
             answer.current_leader = make_current_leader_answer(partition, FetchAnswer.LeaderIdAndEpoch)
 
     def open_share_partitions(self) -> Steps[dict[SharedPartition, None]]:
-        """Find the share partitions of the session; return those that nobody has used yet."""
+        """Open the share partitions of the session; return those that nobody had used before."""
         made: dict[SharedPartition, None] = {}
         shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
@@ -240,7 +240,7 @@ class ShareFetching:
     def acquire_initial_records(
         self, opened_partitions: dict[SharedPartition, None], *, is_last_attempt: bool
     ) -> Steps[bool]:
-        """Do as `acquire_records_if_ready`, but as in Kafka, a share partition that nobody has used yet comes alone.
+        """Acquire records as `acquire_records_if_ready`, but of a newly opened share partition alone, as in Kafka.
 
         There, the first one whose state was read completes the request.
         """
@@ -257,7 +257,7 @@ class ShareFetching:
         return is_last_attempt
 
     def add_watch_to_partitions(self, watch: PartitionWatch) -> Steps[None]:
-        """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
+        """Register `watch` at all partitions; if that takes several steps, all count as changed afterwards."""
         for share in self.shares.values():
             watch.register_as_waiter(share.waiters)
             watch.register_as_waiter(share.partition.waiters)
@@ -266,7 +266,7 @@ class ShareFetching:
                 yield
 
     def acquire_records_of_changed_partitions(self, watch: PartitionWatch) -> Steps[bool]:
-        """Attempt what `watch` has seen, or for the last time if it is late."""
+        """Acquire records of what `watch` was notified of, or of all, if the time is over; return whether to answer."""
         grown, watch.grown = watch.grown, {}
         changed: Iterable[SharedPartition] | None = [(each.topic.topic_id, each.index) for each in grown]
         if watch.has_changed or watch.is_late:
@@ -299,7 +299,7 @@ class ShareFetching:
         return is_last_attempt or bool(self._delivered) or self._has_error
 
     def _has_min_bytes_to_read(self, min_bytes: int) -> Steps[bool]:
-        """Return whether there is so much to read, or an error to answer."""
+        """Return whether at least `min_bytes` of records can be read, or a partition has an error."""
         for wanted in list(self.shares):
             region = self._read_region(wanted, self._max_bytes)
             min_bytes -= 0 if region is None else region.size_bytes
@@ -323,7 +323,7 @@ class ShareFetching:
     def _acquire_records(
         self, shared_partition: SharedPartition, records_left: int, remaining_bytes: int
     ) -> Steps[DeliveredBatches | None]:
-        """Acquire records of a partition; while all that is read was aborted, go on behind it."""
+        """Acquire records of a partition, if need be behind aborted ones; return None if there are none."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
         share = self.shares[shared_partition]
@@ -428,7 +428,7 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
         try:
             acknowledging = _acknowledge_records(context, key, wanted, batches, may_renew=request.is_renew_ack)
             wait = await run_in_slices(acknowledging)
-            context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
+            context.delay_answer_until_wait_is_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
@@ -472,7 +472,7 @@ def _iterate_acknowledgements(topics: Iterable[RequestedTopic]) -> Iterator[tupl
 def _acknowledge_records(
     context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, may_renew: bool
 ) -> Steps[AppendWait]:
-    """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
+    """Acknowledge records of a partition; return the wait until that is durable. Raises KafkaError."""
     partition = _find_led_partition(context, shared)
     acknowledgements: list[RangeAcknowledgement] = []
     for portion in split_into_portions(batches):

@@ -110,7 +110,7 @@ async def share_group_heartbeat(
     await run_in_slices(states.log.create_topic_in_steps())
     begun = await run_in_slices(initialize_share_states(groups, states, request))
     response = await run_in_slices(handle_share_heartbeat(groups, request, make_caller(context), begun))
-    context.delay_answer_until_over(
+    context.delay_answer_until_wait_is_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
     return response
@@ -317,14 +317,14 @@ def _alter_start_offsets_of_topic(
 def _set_share_start_offset(
     context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int
 ) -> None:
-    """Let the group read a partition from an offset on. Raises KafkaError."""
+    """Set the offset from which the group reads a partition. Raises KafkaError."""
     if topic.find_partition(index) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     key, states = ShareKey(group.group_id, topic.topic_id, index), context.cluster.share_states
     present = states.find_share_state(key)
     states.initialize_share_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
     context.cluster.shares.forget_changed_state(key)
-    context.delay_answer_until_over(states.make_durability_wait(key.coordinator_key), _raise_write_error)
+    context.delay_answer_until_wait_is_over(states.make_durability_wait(key.coordinator_key), _raise_write_error)
 
 
 def _raise_write_error(error: KafkaError) -> None:

@@ -37,10 +37,10 @@ DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
 SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
 
-def _make_results_of_partitions(
+def _run_for_each_partition(
     context: RequestContext, request: Any, result_type: Any, run_for_partition: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
-    """Return the result of each partition, by topic; a KafkaError is that partition's answer alone."""
+    """Call `run_for_partition` for each partition; return the results by topic, KafkaErrors among them."""
     results = []
     for topic in request.topics:
         partitions = []
@@ -74,9 +74,9 @@ def _get_authorized_share_key(context: RequestContext, group_id: str, topic_id: 
 
 
 def _reload_state_and_wait_until_durable(context: RequestContext, key: ShareKey) -> None:
-    """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
+    """Make the partition's leader reload the changed state; delay the answer until it is durable. Raises KafkaError."""
     context.cluster.shares.forget_changed_state(key)
-    context.delay_answer_until_over(
+    context.delay_answer_until_wait_is_over(
         context.cluster.share_states.make_durability_wait(key.coordinator_key), _raise_write_error
     )
 
@@ -93,7 +93,7 @@ async def initialize_share_group_state(
         context.cluster.share_states.initialize_share_state(key, requested.state_epoch, requested.start_offset)
         _reload_state_and_wait_until_durable(context, key)
 
-    results = await run_in_slices(_make_results_of_partitions(context, request, InitializedTopic, initialize_state))
+    results = await run_in_slices(_run_for_each_partition(context, request, InitializedTopic, initialize_state))
     return InitializeShareGroupStateResponse(results=results)
 
 
@@ -116,7 +116,7 @@ async def read_share_group_state(
         )
 
     return ReadShareGroupStateResponse(
-        results=(await run_in_slices(_make_results_of_partitions(context, request, ReadTopic, read_state)))
+        results=(await run_in_slices(_run_for_each_partition(context, request, ReadTopic, read_state)))
     )
 
 
@@ -137,7 +137,7 @@ async def write_share_group_state(
         _reload_state_and_wait_until_durable(context, key)
 
     return WriteShareGroupStateResponse(
-        results=(await run_in_slices(_make_results_of_partitions(context, request, WrittenTopic, write_state)))
+        results=(await run_in_slices(_run_for_each_partition(context, request, WrittenTopic, write_state)))
     )
 
 
@@ -150,7 +150,7 @@ async def delete_share_group_state(
         _reload_state_and_wait_until_durable(context, key)
 
     return DeleteShareGroupStateResponse(
-        results=(await run_in_slices(_make_results_of_partitions(context, request, DeletedTopic, delete_state)))
+        results=(await run_in_slices(_run_for_each_partition(context, request, DeletedTopic, delete_state)))
     )
 
 
@@ -168,5 +168,5 @@ async def read_share_group_state_summary(
             delivery_complete_count=state.complete_count,
         )
 
-    results = await run_in_slices(_make_results_of_partitions(context, request, SummarizedTopic, read_state_summary))
+    results = await run_in_slices(_run_for_each_partition(context, request, SummarizedTopic, read_state_summary))
     return ReadShareGroupStateSummaryResponse(results=results)

@@ -87,7 +87,7 @@ async def streams_group_heartbeat(
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
     response, missing = handle_streams_heartbeat(groups, request, make_caller(context), context.version)
-    context.delay_answer_until_over(
+    context.delay_answer_until_wait_is_over(
         groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response)
     )
     if missing:
@@ -102,7 +102,7 @@ def _set_heartbeat_error(response: StreamsGroupHeartbeatResponse, error: KafkaEr
 
 
 def _check_internal_topic_names(names: Mapping[str, None]) -> None:
-    """Check that a topology may have these topics. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
+    """Check that topics of a topology have valid names, not Kafka's own. Raises KafkaError."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."

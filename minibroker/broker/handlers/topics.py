@@ -200,6 +200,7 @@ def _delete_topic(context: RequestContext, topic: Topic, is_named_twice: bool) -
 def _check_topic_may_be_deleted(
     context: RequestContext, name: str | None, topic_id: bytes, is_named_twice: bool
 ) -> None:
+    """Raise KafkaError if topics cannot be deleted, or if the request does not name the topic properly."""
     if not context.cluster.settings["delete.topic.enable"]:
         newer = context.version >= FIRST_WITH_DELETION_DISABLED
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
@@ -213,7 +214,7 @@ def _check_topic_may_be_deleted(
 
 
 def _get_visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
-    """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
+    """Return the topic's name and id for the answer; only what the request has, unless it may be described."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
         return name, topic_id

@@ -72,13 +72,14 @@ def _commit_txn_offsets_in_steps(
         if taken:
             delay_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_partitions(taken, error))
         if joined is not None:
-            context.delay_answer_until_over(joined, lambda error: _set_error_of_partitions(taken, error))
+            context.delay_answer_until_wait_is_over(joined, lambda error: _set_error_of_partitions(taken, error))
     except KafkaError as error:
         _set_error_of_partitions(partitions, _translate_error_for_version(context, error))
     return response
 
 
 def _translate_error_for_version(context: RequestContext, error: KafkaError) -> KafkaError:
+    """Return the error, or in its place INVALID_TXN_STATE for a client that is older than TRANSACTION_ABORTABLE."""
     if error.code == ErrorCode.TRANSACTION_ABORTABLE and context.version < FIRST_WITH_ABORTABLE:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, error.message)
     return error

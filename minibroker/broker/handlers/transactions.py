@@ -104,7 +104,7 @@ def _add_partitions_for_producer(
             return done
         transactions.check_is_coordinator(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
-        context.delay_answer_until_over(transactions.make_durability_wait(transactional_id), set_topics_error)
+        context.delay_answer_until_wait_is_over(transactions.make_durability_wait(transactional_id), set_topics_error)
     except KafkaError as error:
         set_topics_error(error)
     return done
@@ -129,7 +129,7 @@ def _add_partitions_for_brokers(
     for result in written:
         try:
             wait = context.cluster.transactions.make_durability_wait(result.transactional_id)
-            context.delay_answer_until_over(wait, partial(_set_error_of_result, result))
+            context.delay_answer_until_wait_is_over(wait, partial(_set_error_of_result, result))
         except KafkaError as error:
             _set_error_of_result(result, error)
         yield
@@ -174,7 +174,7 @@ def _add_or_verify_partitions_for_broker(
 def _find_partition_error_codes(
     context: RequestContext, topics: Iterable[RequestedTopic], *, by_producer: bool
 ) -> Steps[CodesByPartition]:
-    """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
+    """Return NONE for each partition, or if one is unknown or not writable, OPERATION_NOT_ATTEMPTED for the others."""
     codes: CodesByPartition = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -228,7 +228,9 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         partition = GROUPS_TOPIC, groups.log.get_partition_index(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
-        context.delay_answer_until_over(transactions.make_durability_wait(request.transactional_id), set_response_error)
+        context.delay_answer_until_wait_is_over(
+            transactions.make_durability_wait(request.transactional_id), set_response_error
+        )
     except KafkaError as error:
         set_response_error(error)
     return response
@@ -253,7 +255,9 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
         transactions.check_is_coordinator(context.node, request.transactional_id)
         after = transactions.end_transaction(request.transactional_id, producer, request.committed, version)
         response.producer_id, response.producer_epoch = after
-        context.delay_answer_until_over(transactions.make_durability_wait(request.transactional_id), set_response_error)
+        context.delay_answer_until_wait_is_over(
+            transactions.make_durability_wait(request.transactional_id), set_response_error
+        )
     except KafkaError as error:
         set_response_error(error)
     return response

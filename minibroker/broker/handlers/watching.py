@@ -46,17 +46,17 @@ class PartitionWatch:
         self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._end_watch_at_timeout)
 
     def reserve_watched_partitions(self, count: int) -> None:
-        """Count partitions among those that the node watches at most."""
+        """Add `count` to the node's number of watched partitions, which is limited, until the watch ends."""
         self._booked += count
         self._context.node.watched += count
 
     def register_as_waiter(self, waiters: set[Waiter]) -> None:
-        """Be told what happens at a partition."""
+        """Add the watch to the waiters of a partition, which are notified of appends and changes."""
         waiters.add(self)
         self._joined.append(waiters)
 
     def make_promise_of_change(self) -> Promise[None]:
-        """Return the promise that there is something to look at: enough records, a change, or that it is late."""
+        """Return a promise of the next news: enough records, another change, or the end of the time."""
         news: Promise[None] = Promise()
         if self.is_late or self.has_changed or self.grown:
             news.resolve(None)

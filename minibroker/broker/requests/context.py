@@ -124,7 +124,7 @@ class RequestContext:
 
     @property
     def key(self) -> ApiKey:
-        """Return the API."""
+        """Return the API key."""
         return self.route.key
 
     # --- who asks, and what may they do ---------------------------------------------------------
@@ -226,18 +226,22 @@ class RequestContext:
 
     # --- what the answer waits for --------------------------------------------------------------
 
-    def delay_answer_until_over(self, wait: AppendWait, set_error: Refuse, too_late: TooLate | None = None) -> None:
-        """Send the answer once `wait` is over; `set_error` puts the error into it if it fails, or comes `too_late`."""
+    def delay_answer_until_wait_is_over(
+        self, wait: AppendWait, set_error: Refuse, too_late: TooLate | None = None
+    ) -> None:
+        """Delay the answer until `wait` is over; `set_error` puts its error into the answer, or that of `too_late`."""
         if not wait.is_over:
             if self.waits is None:
                 self.waits = []
             self.waits.append((wait, set_error, too_late))
             self.must_sync = self.must_sync or wait.synced
 
-    def wait_for_metadata(self) -> None:
-        """Send the answer once all changes of the metadata are synced; if they may be lost, send none."""
+    def delay_answer_until_metadata_is_synced(self) -> None:
+        """Delay the answer until all metadata changes are synced; close the connection if they may be lost."""
         metadata = self.cluster.metadata_log.storage
-        self.delay_answer_until_over(AppendWait(metadata, metadata.pending_batches, synced=True), _leave_unanswered)
+        self.delay_answer_until_wait_is_over(
+            AppendWait(metadata, metadata.pending_batches, synced=True), _raise_unanswerable
+        )
 
     def release_frame_before_wait(self) -> None:
         """Release the frame, and count the request among those in memory, as it waits for more than its turn."""
@@ -254,13 +258,13 @@ class RequestContext:
             self.call.report_answer_lost()
 
     def release_frame(self) -> None:
-        """Close the frame that was kept."""
+        """Close the request's frame, if it was kept."""
         kept, self.kept = self.kept, None
         if kept is not None:
             kept.close()
 
     def begin_handler(self, cluster: Broker) -> None:
-        """Note that the handler runs on `cluster` now; forget what it left on an earlier one."""
+        """Begin to run the handler on `cluster`, without waits and refusals of an earlier run."""
         self.stage, self.cluster, self.commits = OperationStage.RUNNING, cluster, cluster.commits
         self.waits = self.refusals = None
         self.must_sync = False
@@ -273,8 +277,8 @@ class RequestContext:
         return self.frame_is_kept
 
 
-def _leave_unanswered(failure: KafkaError) -> None:
-    """Close the connection, as nobody knows whether a start will find what was changed."""
+def _raise_unanswerable(failure: KafkaError) -> None:
+    """Raise UnanswerableRequest, which closes the connection, as nobody knows whether the change will survive."""
     raise UnanswerableRequest(f"what was changed may be lost: {failure}")
 
 

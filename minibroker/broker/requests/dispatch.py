@@ -67,7 +67,7 @@ class AnswerCache:
         self._size_bytes = 0
 
     def find_cached_answer(self, context: RequestContext, body: memoryview) -> list[Any] | None:
-        """Return the items of the cached answer to a request, or None; then note where its answer can be kept."""
+        """Return the items of the cached answer to a request; on a miss set `cache_place`, and return None."""
         cluster, connection = context.cluster, context.connection
         generation = cluster, cluster.answer_cache_generation
         if self._generation != generation:
@@ -108,7 +108,7 @@ class Dispatcher:
         self._lasting = AnswerCache()
 
     def execute_or_close(self, connection: Connection, frame: memoryview) -> Outcome:
-        """Run a request as `execute` does. If that fails, close the connection behind the earlier answers."""
+        """Run a request as `execute` does; if that raises, close the connection behind the earlier answers."""
         try:
             return self.execute(connection, frame)
         except Exception as error:
@@ -122,7 +122,7 @@ class Dispatcher:
         self.cluster.turn.add_listener(connection)
 
     def execute(self, connection: Connection, frame: memoryview) -> Outcome:
-        """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
+        """Run the request in `frame`; return its answer, None, or what sends it later. Raises UnanswerableRequest."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         outcome: Outcome
         if connection.must_authenticate:
@@ -182,10 +182,11 @@ class Dispatcher:
     def _refuse_unless_authenticating(
         self, connection: Connection, key: int, version: int, correlation_id: int, frame: memoryview
     ) -> Outcome:
-        """Return None if a client that must authenticate may send a request of this API now.
+        """Return None if a client that must authenticate may send this request now, else the refusal to send.
 
-        In the middle of a SASL exchange, answer with ILLEGAL_SASL_STATE and close the connection. Raises Unanswerable
-        at any other time, for what cannot be read, and if the response has no error code for the whole request.
+        In the middle of a SASL exchange, answer with ILLEGAL_SASL_STATE and close the connection. Raises
+        UnanswerableRequest at any other time, for what cannot be read, and if the response has no error code for the
+        whole request.
         """
         authenticator = connection.authenticator
         if authenticator is None:
@@ -210,6 +211,7 @@ class Dispatcher:
         )
 
     def _make_call(self, context: RequestContext, request: Message | None, frame: memoryview) -> Call:
+        """Return the call that interceptors see of this request, and set it in `context`."""
         from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
 
         context.call = call = Call(context, request, frame, self.run_handler_and_finish, self.interceptors)
@@ -218,7 +220,7 @@ class Dispatcher:
     # --- running and answering ------------------------------------------------------------------
 
     def _run_decoded_request(self, context: RequestContext, request: Message) -> Outcome:
-        """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
+        """Run the handler of a decoded request; return the outcome as `execute` does."""
         response = self._run_handler(context, request)
         if not (response is None or isinstance(response, Message)) or context.must_sync or _has_new_commits(context):
             return self._begin_request(context, self._finish_response(context, request, response))
@@ -246,7 +248,7 @@ class Dispatcher:
     def _begin_request(
         self, context: RequestContext, handler_coroutine: Coroutine[Any, Any, Message | None]
     ) -> Outcome:
-        """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
+        """Run a request until it first waits; return the items of its answer, or the operation that continues it."""
         answered, failed = context.connection.send_delayed_answer, partial(fail_request, context)
         return self.slicer.run_or_delay(
             self._run_and_encode_answer(context, handler_coroutine), answered, failed, context
@@ -312,10 +314,10 @@ class Dispatcher:
     async def _finish_response(
         self, context: RequestContext, request: Message | None, outcome: HandlerOutcome
     ) -> Message | None:
-        """Return the response of a handler once its coroutine has ended, and what it reports is written.
+        """Await a handler's outcome, and the writes that it reports; return the response, or None for no answer.
 
         If the cluster is replaced while it waits, it runs again; a Produce never does, and so need not stay in memory.
-        Raises Unanswerable if a change may be lost.
+        Raises UnanswerableRequest if a change may be lost.
         """
         if context.key == ApiKey.PRODUCE:
             request = None
@@ -331,7 +333,7 @@ class Dispatcher:
                 except KafkaError as error:
                     response = context.route.make_refusal(error)
                 if _has_new_commits(context):
-                    context.wait_for_metadata()
+                    context.delay_answer_until_metadata_is_synced()
                 if context.waits is not None:
                     await wait_until_written(context)
                 context.stage = OperationStage.ANSWERING
@@ -364,7 +366,7 @@ class Dispatcher:
 
 
 def _has_new_commits(context: RequestContext) -> bool:
-    """Return whether the metadata has changed since the handler of a durable API began; others' changes count, too."""
+    """Return whether metadata was committed, by anyone, since the handler of a durable API began."""
     return context.route.durable and context.cluster.commits != context.commits
 
 

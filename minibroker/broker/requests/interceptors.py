@@ -42,7 +42,7 @@ class Interceptor(Protocol):
     only_watches: ClassVar[bool] = False
 
     def before_request(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
-        """Called before a decoded request runs.
+        """Return an answer to send instead of running the decoded request, or None to let it run.
 
         None lets it run. A message answers it, and neither the handler nor the `before_request` of those behind is
         called. It may be a coroutine, which holds the request while it waits, and may itself await
@@ -83,7 +83,7 @@ class Interceptor(Protocol):
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
-        """Called when a client asks for a SASL mechanism, and again once it has proven who it is.
+        """Return a verdict on a login, or None to let it go on; called with the mechanism, and again with the user.
 
         None lets it go on.
         """
@@ -148,13 +148,13 @@ class Call:
         return self._response
 
     def observe_undecoded_request(self, outcome: Any) -> Any:
-        """Show those that only watch a request that has run undecoded; return its outcome for them to see, too."""
+        """Show observers a request that ran undecoded; return its outcome, with a mark that reports the end to them."""
         for interceptor in self._interceptors:
             interceptor.before_request(self)
         return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDueAnswer(outcome, self)
 
     def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
-        """Return the items of an answer after the hooks, with a mark behind them that reports when they are sent."""
+        """Return the answer's items after the hooks, and a mark that reports when they were sent."""
         if isinstance(items, ErrorAnswerItems):  # of a request that has run undecoded
             self.alter_response(self.context.route.decode_response(items[0]))
         items = self.alter_answer_frame(items)
@@ -163,7 +163,7 @@ class Call:
         return items
 
     def copy_frame(self) -> None:
-        """Copy the request, whose bytes are overwritten while a hook holds it."""
+        """Copy the request's frame and decode it again, as a hook holds it longer than its bytes stay valid."""
         self.frame = memoryview(bytearray(self.frame))
         self.request = self.context.route.decode_request(self.frame)
 

@@ -85,12 +85,12 @@ class Route:
         return None
 
     def decode_in_steps(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
-        """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
+        """Decode the request at `position`; return it and the long arrays in it. Raises MalformedMessage."""
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
     def make_refusal(self, error: KafkaError) -> Message:
-        """Return an answer with only this error. Raises `error` if the response has no field for it."""
+        """Return a response with only this error. Raises `error` if the response has no field for it."""
         fields = self._response_class.__fields__
         if "error_code" not in fields:
             raise error
@@ -129,7 +129,7 @@ def encode_response(context: RequestContext, response: Message) -> list[Any]:
 
 
 def encode_response_in_steps(context: RequestContext, response: Message) -> Steps[tuple[list[Any], list[list[Any]]]]:
-    """Build the frame of an answer in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
+    """Build the frame of an answer in steps; return it and the long arrays in it. Raises AnswerTooLarge."""
     out = Output()
     out += context.route.answer_start
     long_arrays = yield from response.encode_in_steps(out, context.version, MAX_ANSWER_BYTES)
@@ -137,6 +137,7 @@ def encode_response_in_steps(context: RequestContext, response: Message) -> Step
 
 
 def _finish_frame(out: Output, correlation_id: int) -> list[Any]:
+    """Write size and correlation id into the frame; return its bytes and file regions."""
     size_bytes = out.size_bytes if out.regions else len(out)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes - SIZE.size, correlation_id)
     return out.list_bytes_and_regions() if out.regions else [out]
@@ -155,7 +156,7 @@ class DueResponse:
         self._response = response
 
     def list_answer_parts(self) -> list[Any]:
-        """Return the items to send, once the turn has ended."""
+        """Return the answer's items to send; call it only once the turn has ended."""
         waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
         for wait, refuse, _ in waits or ():
             failure = find_append_failure(wait)
@@ -165,7 +166,7 @@ class DueResponse:
 
 
 async def wait_until_written(context: RequestContext) -> None:
-    """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
+    """Wait for all waits of the request, and set the errors of those that fail or take too long."""
     waits, context.waits = context.waits, None
     awaited: list[tuple[Promise[KafkaError | None], Refuse]] = []
     for wait, refuse, too_late in waits or ():

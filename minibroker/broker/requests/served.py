@@ -117,7 +117,7 @@ SERVED: Final[dict[int, ServedApi]] = {
 
 
 def handles(key: ApiKey, *, durable: bool = False) -> Callable[[AnyHandler], AnyHandler]:
-    """Register a handler for `key`, which has a row in `FAMILIES`.
+    """Return a decorator that registers the handler of an API, which has a row in `FAMILIES`.
 
     `durable` says that the request may change the cluster's metadata: then it is answered once the change is synced, as
     Kafka's controller does. If that fails, it is unknown whether a start will find the change, and the connection is

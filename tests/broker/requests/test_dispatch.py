@@ -175,7 +175,7 @@ def test_a_handler_that_runs_again_begins_without_the_waits_of_its_first_run(
 
     async def handler(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         left.append(context.waits)
-        context.wait_for_metadata()
+        context.delay_answer_until_metadata_is_synced()
         promises.append(Promise())
         return await promises[-1]
 
