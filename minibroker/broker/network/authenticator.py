@@ -123,7 +123,7 @@ class SaslListener:
         return self._cluster().image.scram_credentials.get((name, mechanism))
 
     def iterate_credentials(self, mechanism: int) -> Iterator[UserScramCredentialRecord]:
-        """Return the SCRAM credentials of some users for a mechanism."""
+        """Yield the SCRAM credentials of some users for a mechanism."""
         some = islice(self._cluster().image.scram_credentials.values(), SOME_USERS)
         return (each for each in some if each.mechanism == mechanism)
 
@@ -193,7 +193,7 @@ class Authenticator:
         return self._mechanism
 
     def find_objection_to_request(self, api_key: int) -> str | None:
-        """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
+        """Return why this API may not be requested before authentication, or after its session; None if it may."""
         if api_key in ADMITTED[self._state]:
             return None
         if self._state is not AuthenticationState.EXPIRED:
@@ -203,11 +203,11 @@ class Authenticator:
 
     @property
     def is_in_exchange(self) -> bool:
-        """Return whether the client has begun to authenticate, and must send its next token."""
+        """Return whether a SASL exchange is going on, in which the client must send its next token."""
         return self._state is AuthenticationState.EXCHANGE
 
     def send_refusal_after_delay(self, reason: str, answer_parts: list[Any]) -> Outcome:
-        """Send these items after the delay for failures, and close the connection."""
+        """Send the answer after the delay for failed logins, and close the connection."""
         return self._run_or_delay_coroutine(self._answer_refusal_after_delay(reason, lambda: answer_parts))
 
     def mark_api_versions_sent(self) -> None:
@@ -229,10 +229,10 @@ class Authenticator:
     async def begin_sasl_exchange(
         self, mechanism: str, version: int, make_answer: Callable[[ErrorCode, list[str]], Answered]
     ) -> Answered:
-        """Begin the exchange of a mechanism. Return the result of `make_answer`."""
+        """Begin the exchange of a mechanism, or refuse it; return the result of `make_answer`."""
         self._listener.reload_settings()
         if self._state in (AuthenticationState.AUTHENTICATED, AuthenticationState.EXPIRED):
-            self._restart_exchange(mechanism)
+            self._begin_reauthentication(mechanism)
         enabled = self._listener.mechanisms
         if mechanism not in enabled or self._get_verdict_of_login_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
@@ -248,7 +248,8 @@ class Authenticator:
             self._connection.set_token_frame_executor(self._evaluate_headerless_token)
         return make_answer(ErrorCode.NONE, list(enabled))
 
-    def _restart_exchange(self, mechanism: str) -> None:
+    def _begin_reauthentication(self, mechanism: str) -> None:
+        """Prepare for another login of the client, whose principal and mechanism must stay the same."""
         self._stop_session_timer()
         self._previous = self._connection.principal
         self._reauthenticated_ms = self._now_ms()
@@ -268,7 +269,7 @@ class Authenticator:
     # --- the exchange ---------------------------------------------------------------------------
 
     async def evaluate_token(self, token: bytes, make_answer: Answer[Answered]) -> Answered:
-        """Handle the client's next token. Return the result of `make_answer` for the reply."""
+        """Evaluate the client's next token; return what `make_answer` returns for the reply."""
         if self._failure is not None:  # the request that failed is run again
             return await self._refuse_client_with_reply(self._failure, make_answer)
         if self._proven is not None:  # so it does here
@@ -295,6 +296,7 @@ class Authenticator:
     async def _conclude_sasl_exchange(
         self, authenticated: AuthenticatedClient, make_answer: Answer[Answered]
     ) -> Answered:
+        """Accept or refuse a client that has proven its identity: same principal as before, judges of logins."""
         principal = Principal(USER, authenticated.name)
         if self._previous not in (None, principal):
             before = self._previous
@@ -317,7 +319,7 @@ class Authenticator:
         return self._accept_client(authenticated, verdict.session_ms, make_answer)
 
     def _get_verdict_of_login_judges(self, mechanism: str, user: str | None) -> Verdict:
-        """Return what the judges decide, all together."""
+        """Return the combined verdict of all judges of logins: any refusal, the sum of delays, the shortest session."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
         verdicts = [verdict for each in self._listener.judges if (verdict := each.judge_login(login)) is not None]
         if not verdicts:
@@ -356,7 +358,7 @@ class Authenticator:
         )
 
     def _begin_authenticated_session(self, expires_ms: int | None, session_ms: int | None) -> int:
-        """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
+        """Start the timer of the session; return its lifetime in ms, 0 for one without a limit."""
         limits = [] if session_ms is None else [session_ms]
         if expires_ms is not None:
             limits.append(expires_ms - self._listener.clock.wall_ms())
@@ -390,7 +392,7 @@ class Authenticator:
         return None
 
     def _run_or_delay_coroutine(self, coroutine: Coroutine[Any, Any, list[Any] | None]) -> Outcome:
-        """Return the items to send, or what is not done yet."""
+        """Run the coroutine; return the items to send, or the operation that continues it after a wait."""
         return Slicer().run_or_delay(coroutine, self._connection.send_delayed_answer, self._log_and_close_connection)
 
     def _log_and_close_connection(self, error: Exception) -> None:
@@ -420,7 +422,7 @@ class Authenticator:
         )
 
     async def _answer_refusal_after_delay(self, reason: str, make_answer: Callable[[], Answered]) -> Answered:
-        """Answer after the delay for failures, and close the connection."""
+        """Return the refusal after the delay for failed logins, and close the connection behind it."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
         if self._state is not AuthenticationState.FAILED:  # FAILED: the request that failed is run again

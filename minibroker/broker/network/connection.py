@@ -55,7 +55,7 @@ class Outlet(Protocol):
 
     @property
     def progress_ms(self) -> float:
-        """Return when bytes came or went last."""
+        """Return when bytes were last received or sent, by the monotonic clock."""
 
     def send(self, items: list[Any]) -> None:
         """Queue bytes and file regions, in order."""
@@ -169,7 +169,7 @@ class Connection:
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
     def process_received_data(self, scratch: memoryview, count: int) -> None:
-        """Take the first `count` bytes of what `get_receive_buffer` returned, without keeping a view of `scratch`."""
+        """Process the first `count` bytes in the buffer of `get_receive_buffer`; keep no view of `scratch`."""
         partial = self._partial
         if self.closed:
             return  # answers are still sent; nothing more is read
@@ -227,7 +227,7 @@ class Connection:
             self._grow_frame_or_wait_for_memory(self._partial)
 
     def _run_complete_frames(self, data: memoryview) -> None:
-        """Run the complete frames in `data` that may run now, and keep the rest."""
+        """Run the complete frames in `data`, as far as they may run now, and keep the rest as backlog."""
         answers: list[Any] = []
         try:
             position = self._run_requests_in_data(data, answers)
@@ -253,7 +253,7 @@ class Connection:
             self._grow_frame_or_wait_for_memory(partial)
 
     def _run_requests_in_data(self, data: memoryview, answer_parts: list[Any]) -> int:
-        """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
+        """Run the frames in `data`; return where the last one ends, negated if the turn is over before the next."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX_BYTES and not self.muted:
             stop = position + PREFIX_BYTES + read_frame_size(data, position, self.limit_bytes, self._least_bytes)
@@ -299,7 +299,7 @@ class Connection:
             self._outlet.close()
 
     def on_turn_ended(self) -> None:
-        """Send the answers that waited for the end of the turn."""
+        """Send the answers that were due at the end of the turn."""
         due, self._due = self._due, None
         if due is None:
             return  # the client has disconnected
@@ -322,7 +322,7 @@ class Connection:
         self.close_after_answers()
 
     def set_token_frame_executor(self, executor: Execute | None) -> None:
-        """Pass the next frames, which are no requests and may be short, to `executor`; None ends this."""
+        """Pass the next frames, which are SASL tokens without headers, to `executor`; None passes requests again."""
         if executor is not None:
             self._diverted, self._execute, self._least_bytes = self._execute, executor, 0
         elif self._diverted is not None:
@@ -331,7 +331,7 @@ class Connection:
     # --- waiting --------------------------------------------------------------------------------
 
     def detach_frame_buffer(self) -> PartialFrame | None:
-        """Hand over the running frame, whose bytes stay valid until the caller closes it.
+        """Hand over the running request's buffer, which stays valid until the caller closes it; None without one.
 
         Return None for a frame in the scratch buffer; the caller must copy its bytes.
         """
@@ -340,7 +340,7 @@ class Connection:
 
     @property
     def progress_ms(self) -> float:
-        """Return when bytes came or went last."""
+        """Return when bytes were last received or sent, by the monotonic clock."""
         return self._outlet.progress_ms
 
     def mute(self) -> None:
@@ -353,12 +353,13 @@ class Connection:
         self.resume_requests()
 
     def _set_delayed_operation(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
+        """Set the request that is delayed, of `size_bytes`, and count its memory."""
         self._delayed = delayed
         self._request_bytes = size_bytes
         self.count_delayed_request_bytes()
 
     def count_delayed_request_bytes(self) -> None:
-        """Count the delayed request if it stays in memory until it is answered."""
+        """Count the delayed request's bytes in the purgatory, if it stays in memory until it is answered."""
         if self._delayed is not None and self._delayed.holds_decoded_request:
             self._budget.purgatory.add_delayed_request(self, self._request_bytes)
 
@@ -379,7 +380,7 @@ class Connection:
         return delayed
 
     def send_delayed_answer(self, items: list[Any] | None) -> None:
-        """Send the answer of the delayed request, if it has one; the frames behind it run in the next turn."""
+        """Send the delayed request's answer, or none for None; resume the requests behind it in the next turn."""
         self._remove_delayed_operation()
         self._send_items(items or [])
         if self.closed:
@@ -388,7 +389,7 @@ class Connection:
             self._outlet.call_soon(self.resume_requests)
 
     def rerun_delayed_request(self) -> None:
-        """Run the delayed request once more, as the cluster is another one; close the connection if it is too late."""
+        """Run the delayed request again on the new cluster; close the connection if that cannot be done."""
         self.unmute()  # the clock may be a different one now
         if self._delayed is not None and not self._delayed.rerun_in_new_cluster():
             self.close_after_failure()
@@ -402,7 +403,7 @@ class Connection:
         self._close()
 
     def resume_requests(self) -> None:
-        """Continue with the backlog, if nothing prevents it any more."""
+        """Run the requests in the backlog, unless the connection is muted or waits for an answer."""
         if self.closed or self._backlog is None or self._delayed is not None or self.muted or self._outlet.is_congested:
             return
         backlog, self._backlog = self._backlog, None
@@ -431,7 +432,7 @@ class Connection:
         self.closed = True
 
     def call_when_lost(self, key: Hashable, callback: Callable[[], None] | None) -> None:
-        """Call `callback` when the socket is closed, in place of an earlier one with this key; None cancels it."""
+        """Call `callback` when the socket is closed, in place of an earlier one with this key; None removes that."""
         if self._farewells is None:
             self._farewells = {}
         self._farewells.pop(key, None)
@@ -439,7 +440,7 @@ class Connection:
             self._farewells[key] = callback
 
     def drop_lost_client(self) -> None:
-        """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
+        """Drop the answers of a closed socket; requests that may change something still run."""
         self.is_gone = True
         due, self._due = self._due, None
         notify_observers_of_lost_answers(due or ())

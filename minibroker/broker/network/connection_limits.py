@@ -49,7 +49,7 @@ class ConnectionLimits:
         self._rates: dict[str, Rate] = {}
 
     def admit_connection(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
-        """Take in a new connection, or let it wait, or have it closed."""
+        """Admit a new connection, mute it until there is room, or close it soon."""
         settings, host = self.cluster.get_node_settings(self._node_id), connection.host
         self._open[host] += 1
         most = settings["max.connections.per.ip"]
@@ -72,15 +72,15 @@ class ConnectionLimits:
         if not waiting:
             self._charge_next_connection(connection.listener, settings)
             if self._may_admit(connection.listener, settings):
-                self._admit_or_wait(connection, close_soon)
+                self._admit_and_close_excess(connection, close_soon)
                 return
         connection.mute()
         waiting[connection] = close_soon
 
     def release_connection(self, connection: Accepted) -> None:
-        """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
+        """Forget a closed connection, and admit one that waits; do nothing for an unknown one."""
         if connection in self._admitted:
-            self._make_release_callback(connection)
+            self._remove_admitted_connection(connection)
         elif connection in self._closing:
             self._closing.remove(connection)
         elif self._waiting[connection.listener].pop(connection, None) is None:
@@ -96,7 +96,7 @@ class ConnectionLimits:
         for listener, waiting in self._waiting.items():
             while waiting and self._may_admit(listener, settings):
                 connection = next(iter(waiting))
-                self._admit_or_wait(connection, waiting.pop(connection))
+                self._admit_and_close_excess(connection, waiting.pop(connection))
                 connection.unmute()
                 if waiting:
                     self._charge_next_connection(listener, settings)
@@ -111,14 +111,16 @@ class ConnectionLimits:
         for connection in sorted(others, key=lambda each: each.progress_ms)[:excess]:
             log.info("closing %s: there are %d connections more than max.connections", connection.peer, excess)
             self._closing.add(connection)
-            self._make_release_callback(connection)()
+            self._remove_admitted_connection(connection)()
 
-    def _admit_or_wait(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+    def _admit_and_close_excess(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+        """Count a connection as admitted, and close idle ones if there are more than `max.connections` then."""
         self._admitted[connection] = close_soon
         self._admitted_by[connection.listener] += 1
         self.close_excess_connections()
 
-    def _make_release_callback(self, connection: Accepted) -> Callable[[], None]:
+    def _remove_admitted_connection(self, connection: Accepted) -> Callable[[], None]:
+        """Count the connection as admitted no more; return the callback that closes it soon."""
         self._admitted_by[connection.listener] -= 1
         return self._admitted.pop(connection)
 
@@ -130,13 +132,13 @@ class ConnectionLimits:
         return self._is_exempt_listener(listener, settings) or len(self._admitted) < settings["max.connections"]
 
     def _is_exempt_listener(self, listener: str, settings: Settings) -> bool:
-        """Return whether this is the listener for brokers, and there are others."""
+        """Return whether `max.connections` does not apply, as this is the brokers' listener, and not the only one."""
         of_brokers = settings["inter.broker.listener.name"] or settings["security.inter.broker.protocol"]
         node = self.cluster.nodes.get(self._node_id)
         return node is not None and len(node.open_listeners) > 1 and listener == of_brokers.upper()
 
     def _charge_next_connection(self, listener: str, settings: Settings) -> None:
-        """Count the next connection of a listener for the rates, which say when it may be admitted."""
+        """Charge the next connection to the rates of listener and broker, and set when the one after it may come."""
         rate = "max.connection.creation.rate"
         throttle_ms = self._compute_throttle_ms(listener, get_listener_setting(settings, rate, listener))
         if not self._is_exempt_listener(listener, settings):
@@ -146,6 +148,7 @@ class ConnectionLimits:
             self._clock.call_later(throttle_ms, self.admit_waiting_connections)
 
     def _find_connection_rate_quota(self, host: str) -> float | None:
+        """Return the quota of new connections per second of an IP address, or the default one, or None."""
         quotas = self.cluster.image.quotas
         for name in (host, None) if quotas else ():
             bound = quotas.get(frozenset({(IP, name)}), {}).get(CREATION_RATE)

@@ -75,7 +75,7 @@ class FrameMemoryPool:
         self._growing[frame] = self._now_ms()
 
     def call_when_memory_is_free(self, frame: PartialFrame, callback: Callable[[], None]) -> None:
-        """Call `callback` when there is room for the next bytes of `frame`; make room if there are idle ones."""
+        """Call `callback` when the next bytes of `frame` fit; drop stalled frames to make room for them."""
         self.waiting[frame] = callback
         self._growing.pop(frame, None)  # it waits for memory, not for its client
         self.drop_stalled_frames_until_room([frame])
@@ -104,7 +104,7 @@ class FrameMemoryPool:
         return next((frame for frame in self._holders if not frame.is_complete), None)
 
     def release_frame(self, frame: PartialFrame) -> None:
-        """Remove `frame`, and wake the frames whose next bytes now fit, the one that lacks least first."""
+        """Remove `frame`, and let waiting frames grow that now fit: first those with the fewest missing bytes."""
         self.waiting.pop(frame, None)
         self._growing.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
@@ -126,6 +126,7 @@ class FrameMemoryPool:
         self.waiting.pop(frame)()
 
     def _count_bytes_to_reserve(self, frame: PartialFrame) -> int:
+        """Return how many more bytes the frame's next buffer takes than it holds now."""
         return frame.choose_next_buffer_bytes() - self._holders.get(frame, 0)
 
 
@@ -169,7 +170,7 @@ class FrameBudget:
         self._update_full_flag()
 
     def call_when_memory_is_free(self, frame: PartialFrame, callback: Callable[[], None]) -> None:
-        """Call `callback` when `try_to_reserve_memory` should be tried again for `frame`."""
+        """Call `callback` when `try_to_reserve_memory` may succeed for `frame`."""
         frame.pool.call_when_memory_is_free(frame, callback)
         self._schedule_stalled_check()
 
@@ -266,7 +267,7 @@ class PartialFrame:
         return self in self.pool.waiting
 
     def get_buffer_for_next_bytes(self) -> memoryview:
-        """Return the buffer for the next bytes; never empty after `grow`."""
+        """Return the buffer for the next bytes; it is not empty after `grow_buffer`."""
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
     def count_filled_bytes(self, count: int) -> None:
@@ -278,7 +279,7 @@ class PartialFrame:
 
     @property
     def missing_bytes(self) -> int:
-        """Return the number of missing bytes, once it is known."""
+        """Return how many bytes of the frame have not been received, once its size is known."""
         return self._total - self._filled
 
     def choose_next_buffer_bytes(self) -> int:
@@ -286,9 +287,9 @@ class PartialFrame:
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
     def grow_buffer(self) -> bool:
-        """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
+        """Enlarge a full buffer; return False if memory must be waited for. Raises FrameError for a bad size."""
         if self._total == 0 and self._filled >= PREFIX_BYTES:
-            self._begin_frame()
+            self._read_frame_size_and_choose_pool()
         if self._filled < len(self._buffer) or self.is_complete:
             return True
         size = self.choose_next_buffer_bytes()
@@ -303,14 +304,15 @@ class PartialFrame:
         self._buffer = larger
         return True
 
-    def _begin_frame(self) -> None:
+    def _read_frame_size_and_choose_pool(self) -> None:
+        """Read the size field, and take memory from the pool of large frames if the frame is one. Raises FrameError."""
         self._total = PREFIX_BYTES + read_frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
         if self._total > SMALL_FRAME_BYTES:
             self.pool = self._budget.large
         self._budget.set_held_bytes(self, len(self._buffer))
 
     def call_when_memory_is_free(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when `grow` should be tried again."""
+        """Call `callback` when `grow_buffer` may succeed."""
         self._budget.call_when_memory_is_free(self, callback)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def notify_observers_of_lost_answers(answers: Sequence[list[Any] | DueAnswer]) -
 
 
 def run_request_of_lost_client(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:
-    """Run a request whose client has gone, if it may change something; return its outcome if the next one must wait."""
+    """Run a request of a closed socket if it may change something; return its outcome if the next must wait for it."""
     if API_KEY.unpack_from(frame)[0] in READS:
         return None
     outcome = execute(connection, frame)

@@ -43,7 +43,7 @@ class HttpServer:
         self._accepting: list[asyncio.Task[None]] = []
 
     async def serve(self, listening_socket: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Accept clients on this socket, too. Without TLS, on a loopback address, only names of this machine do."""
+        """Accept clients on this socket, too. Without TLS on a loopback address, serve only a Host of this machine."""
         accept = partial(self._accept_client, is_private=tls is None and is_loopback(listening_socket.getsockname()[0]))
         self._servers.append(await asyncio.start_server(accept, sock=listening_socket, limit=HEAD_BYTES, ssl=tls))
 
@@ -56,14 +56,14 @@ class HttpServer:
         self._accepting.append(asyncio.ensure_future(self._accept_over_tls(listening_socket, get_tls_context)))
 
     def stop(self) -> None:
-        """Accept no more clients, and disconnect them all soon."""
+        """Accept no more clients, and begin to disconnect them all; `close` also waits until that is done."""
         for server in self._servers:
             server.close()
         for task in (*self._accepting, *self._clients):
             task.cancel()
 
     async def close(self) -> None:
-        """Accept no more clients, and disconnect them all."""
+        """Accept no more clients, disconnect them all, and wait until that is done."""
         self.stop()
         await asyncio.gather(*self._accepting, *self._clients, return_exceptions=True)
 
@@ -99,7 +99,7 @@ class HttpServer:
         self._run_in_task(self._serve_client(reader, writer, is_private))
 
     def _run_in_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run what is done for a client."""
+        """Run the coroutine of a client in a task that `stop` cancels."""
         client = asyncio.ensure_future(coroutine)
         self._clients.add(client)
         client.add_done_callback(self._clients.discard)

@@ -45,18 +45,18 @@ class InheritedSockets:
 
     @property
     def addresses(self) -> list[HostPort]:
-        """Return the addresses of those that are left."""
+        """Return the addresses of the sockets that no listener has got yet."""
         return [HostPort(*each.getsockname()[:2]) for each in self._left]
 
     def assign_to_listeners(self, listeners: Sequence[Listener]) -> list[socket.socket | None]:
-        """Return the socket of each listener, if it has one. Who asks for any free port gets what others leave."""
+        """Return the socket of each listener, or None; those with port 0 get what others of their host leave."""
         shares: list[socket.socket | None] = [None] * len(listeners)
         for at in sorted(range(len(listeners)), key=lambda at: listeners[at].port == 0):
             shares[at] = self._take_socket_of(listeners[at])
         return shares
 
     def _take_socket_of(self, listener: Listener) -> socket.socket | None:
-        """Return the socket that has the listener's address, or its host if it asks for any free port."""
+        """Remove and return the socket with the listener's address, or with port 0, its host; None if there is none."""
         hosts = HOSTS.get(listener.host, (listener.host,))
         for at, address in enumerate(self.addresses):
             if address.host in hosts and listener.port in (0, address.port):
@@ -64,6 +64,6 @@ class InheritedSockets:
         return None
 
     def close(self) -> None:
-        """Close those that are left."""
+        """Close the sockets that no listener has got."""
         for each in self._left:
             each.close()

@@ -34,11 +34,11 @@ class AnswerEndMark:
         self._sent_bytes = sent_bytes
 
     def report_answer_sent(self) -> None:
-        """Report that everything before the mark was sent."""
+        """Tell the observer that the answer before the mark was sent."""
         self._answer.report_answer_sent(self._sent_bytes)
 
     def report_answer_lost(self) -> None:
-        """Report that the mark will never be reached."""
+        """Tell the observer that the answer before the mark will never be sent."""
         self._answer.report_answer_lost()
 
 
@@ -50,7 +50,7 @@ class DueAnswer(Protocol):
     """An answer that may be sent at the end of the loop's turn, and no earlier."""
 
     def list_answer_parts(self) -> list[Any]:
-        """Return the items to send, once the turn has ended."""
+        """Return the answer's items to send; call it only once the turn has ended."""
 
 
 class ObservedDueAnswer:

@@ -35,7 +35,7 @@ class ConnectionQueue:
         self._stop_at = 0.0  # 0: nothing has asked in this turn
 
     def get_deadline_of_turn(self) -> float:
-        """Return until when, by the monotonic clock, this turn of the loop may run requests behind a first one."""
+        """Return until when (monotonic seconds) a connection may run further requests in this turn of the loop."""
         if not self._stop_at:
             self._stop_at = time.monotonic() + TURN_SECONDS
             self._schedule_turn()

@@ -28,7 +28,7 @@ class Purgatory:
         self._held: dict[WaitingClient, int] = {}
 
     def add_delayed_request(self, client: WaitingClient, size_bytes: int) -> None:
-        """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
+        """Count a waiting request of `client`; while the sum is too large, disconnect the client of the largest."""
         if size_bytes <= OWN_BYTES:
             return
         self.remove_delayed_request(client)

@@ -306,7 +306,7 @@ class ClientSocket:
         return len(data)
 
     def _must_write_in_pieces(self, item: Any) -> bool:
-        """Return whether these are bytes that take too long to be encrypted at once."""
+        """Return whether the item is bytes that would take too long to encrypt at once."""
         return self._copies and item.__class__ in BYTES and len(item) > TURN_BYTES
 
     def _write_piece_of_long_bytes(self) -> int:
@@ -387,7 +387,7 @@ def get_peer_name(transport: asyncio.BaseTransport) -> str:
 
 
 def get_host_name(transport: asyncio.BaseTransport) -> str:
-    """Return the address of the client as Java writes it, with which rules about hosts are compared as texts.
+    """Return the client's IP address as Java writes it, for comparison with hosts in ACLs and quotas.
 
     IPv6 has all of its eight numbers; IPv4 in it is IPv4.
     """

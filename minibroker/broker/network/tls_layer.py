@@ -148,11 +148,11 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     @property
     def progress_ms(self) -> float:
-        """Return when bytes came or went last; before the handshake is over, now."""
+        """Return when bytes were last received or sent, by the monotonic clock; now, during the handshake."""
         return self._shared.now_ms() if self._application is None else self._application.progress_ms
 
     def mute(self) -> None:
-        """Do nothing until `unmute`, as there are too many connections."""
+        """Read and decrypt nothing until `unmute`, as there are too many connections."""
         self._is_muted = True
         self._transport.pause_reading()
 

@@ -74,7 +74,7 @@ class UnreadBytes:
             self._disconnect_until_below_limit(client)
 
     def remove_client(self, client: ReadingClient) -> None:
-        """Remove `client`, for which hardly anything waits any more."""
+        """Forget `client`, which has read nearly all that was written to it."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.held_bytes -= holding.held_bytes
@@ -91,7 +91,7 @@ class UnreadBytes:
             holding.set_unread_bytes(client.count_unread_bytes(), now_ms)
 
     def _disconnect_until_below_limit(self, writing_client: ReadingClient) -> None:
-        """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
+        """Disconnect clients until the sum is below the limit: those stalled longest first, of these the largest."""
         self._disconnect_stalled_clients()
         now_ms = self._now_ms()
 

@@ -60,7 +60,7 @@ class Acl(NamedTuple):
     permission: int
 
     def make_acl_record(self, id: bytes) -> AccessControlEntryRecord:
-        """Return the record that creates it."""
+        """Return the metadata record that creates the ACL."""
         return AccessControlEntryRecord(
             id=id,
             resource_type=self.resource_type,
@@ -183,7 +183,7 @@ class PatternGrants:
         return bool(self._by_host)
 
     def iterate_operations_for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
-        """Yield the sets of (permission, operation) that apply to an address."""
+        """Yield sets of (permission, operation): those for this host, for ranges with it, and for all hosts."""
         for text in (host, ANY_HOST):
             held = self._by_host.get(text)
             if held is not None:

@@ -65,7 +65,7 @@ def parse_plain_users(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def exchange_plain_password(users: Mapping[str, str]) -> Exchange:
-    """Authenticate a client by the password of one of these users."""
+    """Run a SASL/PLAIN exchange: receive name and password, and check them with these users."""
     tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
     if len(tokens) != TOKENS:
         raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected {TOKENS} tokens, got {len(tokens)}")

@@ -51,14 +51,14 @@ class TokenValidator(Protocol):
     """A validator of tokens."""
 
     def make_wait_for_key(self, token: str) -> WaitForResult | None:
-        """Return a wait for the key that signed a token, or None if it need not be read first."""
+        """Return the wait until the key that signed a token is read, or None if it is known or not needed."""
 
     def get_identity_of_token(self, token: str) -> TokenIdentity:
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
 def exchange_oauthbearer_token(validator: TokenValidator) -> Exchange:
-    """Authenticate a client by a valid token."""
+    """Run a SASL/OAUTHBEARER exchange: receive a token, and have `validator` check it."""
     wanted, token = _parse_first_message((yield b""))
     wait = validator.make_wait_for_key(token)
     if wait is not None:

@@ -35,6 +35,7 @@ class _Rule(NamedTuple):
     case: str
 
     def apply_to_name(self, name: str) -> str | None:
+        """Return the name after the rule, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -65,7 +66,7 @@ class PrincipalMapping:
             position = match.end()
 
     def map_distinguished_name(self, distinguished_name: str) -> str:
-        """Return the name of the principal. Raises NoRuleApplies."""
+        """Return the principal's name, by the first rule that matches. Raises NoRuleApplies."""
         for rule in self._rules:
             name = rule.apply_to_name(distinguished_name)
             if name is not None:

@@ -110,7 +110,7 @@ def make_scram_credential(
 
 
 def exchange_scram_proof(mechanism: ScramMechanism, clients: KnownCredentials, server_nonce: str) -> Exchange:
-    """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
+    """Run a SASL/SCRAM exchange: check that the client knows a user's password or the secret of a delegation token."""
     first = _match_scram_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     if first["identity"] and first["identity"] != name:
@@ -195,7 +195,7 @@ def _hash_text(text: str) -> bytes:
 
 
 def _match_scram_message(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
-    """Return the parts of a message. Raises InvalidCredentials."""
+    """Return the match of a SCRAM message with its pattern. Raises InvalidCredentials."""
     try:
         match = pattern.fullmatch(token.decode("ascii")) if len(token) <= MESSAGE_BYTES_MAX else None
     except UnicodeDecodeError:

@@ -30,7 +30,7 @@ class ScramArgumentError(ValueError):
 
 
 def parse_scram_credential(argument: str) -> UserScramCredentialRecord:
-    """Return the record for an argument. Raises ScramArgumentError."""
+    """Return the record for an argument such as SCRAM-SHA-256=[name=a,password=b]. Raises ScramArgumentError."""
     mechanism, parts = _split_credential_argument(argument)
     name, salt_text, password, salted_text = (
         parts.pop(key, None) for key in ("name", "salt", "password", "saltedpassword")

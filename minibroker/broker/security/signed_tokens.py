@@ -133,7 +133,7 @@ class SignedTokens:
         self._source = source
 
     def make_wait_for_key(self, token: str) -> WaitForResult | None:
-        """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
+        """Return the wait until the key that signed a token is read, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
             key_id = _get_key_id(decode_token_parts(token)[0])

@@ -149,6 +149,7 @@ def make_tls_settings(
 
 
 def _get_settings_and_file_times(name: str, settings: Settings) -> tuple[object, ...]:
+    """Return the store settings and the times of their files, which differ if the stores must be read again."""
     values = [get_listener_setting(settings, setting, name) for setting in STORES]
     return (*values, *(_get_last_written_ns(get_listener_setting(settings, setting, name)) for setting in FILES))
 
