@@ -91,7 +91,7 @@ class Broker(Cluster):
         return ClientTelemetry(self)
 
     def load_cluster(self) -> None:
-        """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
+        """Replay the metadata log, begin an epoch in it, register nodes, open the logs, elect leaders.
 
         Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
@@ -132,6 +132,7 @@ class Broker(Cluster):
         self.coordinators.load_all_coordinators()
 
     def _apply_replayed_record(self, record: Message, removed_topic_ids: set[bytes]) -> None:
+        """Apply a record of the metadata log to the image; add the id of a topic that it removes to the set."""
         self.image.apply_record(record)
         if isinstance(record, RemoveTopicRecord):
             removed_topic_ids.add(record.topic_id)
@@ -154,6 +155,7 @@ class Broker(Cluster):
                 )
 
     def _resume_log_moves(self) -> None:
+        """Begin again the moves between log directories that the last stop interrupted."""
         for (name, index), directory in self.logs.list_interrupted_moves():
             topic = self.image.topics.get(name)
             partition = None if topic is None else topic.find_partition(index)
@@ -168,7 +170,7 @@ class Broker(Cluster):
             raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
 
     def fence_nodes_at_shutdown(self) -> None:
-        """Record that the nodes go, for those who read the log later."""
+        """Record that the nodes are fenced, for brokers and tools that read the metadata log later."""
         try:
             registration.fence_nodes(self)
         except KafkaError as error:

@@ -69,7 +69,7 @@ class TelemetrySubscription(NamedTuple):
     patterns: Mapping[str, Pattern] | None  # None matches nobody
 
     def matches_client(self, parameters: Mapping[str, str | None]) -> bool:
-        """Return whether a client with these parameters is meant."""
+        """Return whether the subscription's patterns match a client with these parameters."""
         if self.patterns is None:
             return False
         from minibroker.patterns.syntax import InvalidPattern
@@ -101,7 +101,7 @@ class ClientInstance:
         self._got_ms = self._pushed_ms = 0
 
     def apply_subscriptions(self, subscriptions: Iterable[TelemetrySubscription], generation: int) -> None:
-        """Take the metrics and the interval from the subscriptions that match, and begin anew."""
+        """Take the metrics and the push interval from the subscriptions that match this client."""
         self.interval_ms = CLIENT_METRICS_SETTINGS[INTERVAL_MS].default  # type: ignore[assignment]
         wanted: dict[str, None] = {}
         for subscription in subscriptions:
@@ -197,7 +197,7 @@ class ClientTelemetry:
         return self._find_or_make_instance(connection, client_id, instance_id)
 
     def store_pushed_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
-        """Keep the numbers of a push, in steps. Raises what `points` raises."""
+        """Store the data points of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
@@ -225,7 +225,7 @@ class ClientTelemetry:
     def iterate_pushed_client_metrics(
         self, client_id: str | None = None, *, connected_only: bool = False
     ) -> Iterator[ClientMetric]:
-        """Yield what clients pushed, those of a client id or all, or only those of connected clients."""
+        """Yield the metrics that clients have pushed: of one client id or all, or of connected clients only."""
         there = {each.instance_id for each in self.list_connected_instances()} if connected_only else self._pushed
         for instance_id, pushed in list(self._pushed.items()):
             if instance_id in there and client_id in (None, pushed.client_id):
@@ -323,7 +323,7 @@ def compile_match_patterns(text: str) -> dict[str, Pattern]:
 
 
 def get_match_parameters(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:
-    """Return what the patterns of subscriptions are matched with; None for what is not known."""
+    """Return the client's values for the parameters of `match` expressions; None for what is not known."""
     software, _, version = connection.software.partition(" ")
     _, _, port = connection.peer.rpartition(":")
     return {

@@ -64,7 +64,7 @@ class PartitionWatcher(Protocol):
         """Note that the partition has another leader, or none."""
 
     def on_topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Forget what is kept about a topic that is gone."""
+        """Forget what the watcher keeps about a deleted topic."""
 
     def on_transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
         """Note that a partition has a marker that ends a transaction of this producer."""
@@ -147,7 +147,7 @@ class Cluster:
         return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
 
     def open_logs_of_topic(self, topic: Topic) -> None:
-        """Open the logs of a topic that are here, at the start."""
+        """Open, at the start, the logs of a topic's partitions that have a replica or a log in this process."""
         self.apply_configs_to_topic(topic)
         for partition in topic.partitions:
             holds = self.logs.has_log(topic.name, partition.index)
@@ -228,7 +228,7 @@ class Cluster:
         self.apply_configs_to_topic(self.image.topics[name])
         for log in logs:
             topic.partitions[log.partition].hold_high_watermark_while_under_min_isr()
-        self._apply_committed_records()
+        self._count_commit_and_flush_soon()
 
     @property
     def _log_paths(self) -> list[str]:
@@ -261,7 +261,7 @@ class Cluster:
         self.metadata_log.append_messages(decided, self.clock.wall_ms(), self._get_metadata_version())
         for record in decided:
             self.image.apply_record(record)
-        self._apply_committed_records()
+        self._count_commit_and_flush_soon()
 
     def commit_metadata_records_in_steps(self, records: Sequence[Message]) -> Steps[None]:
         """Write many records, all or none, and fold them in, some in each step.
@@ -275,17 +275,17 @@ class Cluster:
         )
         self.metadata_log.append_batch(batch)
         yield from apply_to_items_in_steps(self.image.apply_record, records)
-        self._apply_committed_records()
+        self._count_commit_and_flush_soon()
 
     @property
     def answer_cache_generation(self) -> tuple[int, int]:
-        """What moves when anything changes on which answers about the cluster depend."""
+        """A pair that differs whenever an answer about the cluster may have changed: cached answers hold for one."""
         return self.commits, Log.failures
 
     def _get_metadata_version(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
-    def _apply_committed_records(self) -> None:
+    def _count_commit_and_flush_soon(self) -> None:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
@@ -306,7 +306,7 @@ class Cluster:
         topic.min_insync_replicas = self.settings.get_topic_value("min.insync.replicas", topic.overrides)
 
     def apply_broker_configs(self) -> None:
-        """Let the configs of the brokers have their effect on the settings."""
+        """Compute all settings anew from the recorded configs of the brokers, and apply them to listeners and TLS."""
         self._settings_of_nodes.clear()
         first = min(self.nodes, default=None)
         of_all = self.image.get_configs(BROKER_RESOURCE, "")
@@ -364,7 +364,7 @@ class Cluster:
         return min(self.nodes, default=NO_LEADER)
 
     def make_uuid(self) -> bytes:
-        """Return an id for something new."""
+        """Return a random UUID (16 raw bytes), as the id of a new topic, directory or instance."""
         return make_uuid(self.random)
 
     def iterate_partitions(self) -> Iterator[Partition]:

@@ -72,7 +72,7 @@ def load_settings(
     given.update(_read_environment_settings(environment, ENVIRONMENT_PREFIX))
     given.update(_parse_setting_assignments(assignments))
     inert = [name for name in sorted(given) if _is_without_effect(name, given[name].origin)]
-    texts = {name: _check_setting_text(name, *given[name]) for name in given}
+    texts = {name: _validate_setting_text(name, *given[name]) for name in given}
     settings = Settings(texts)
     listeners = make_broker_listeners(settings)
     _check_sasl_and_tls_of_listeners(listeners, settings)
@@ -153,7 +153,8 @@ def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _TextWit
     return given
 
 
-def _check_setting_text(name: str, text: str, source: str) -> str:
+def _validate_setting_text(name: str, text: str, source: str) -> str:
+    """Return `text`. Raises SettingsError, which names the source, if it is no value of this setting."""
     try:
         parse_setting_value(get_broker_setting_declaration(name), name, text)
     except InvalidValue as error:
@@ -180,6 +181,7 @@ def _is_known_setting(name: str) -> bool:
 
 
 def _make_name_suggestion(name: str, known_names: Iterable[str]) -> str:
+    """Return what follows the name of an unknown setting in an error: the name that may be meant, or nothing."""
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
@@ -194,7 +196,7 @@ def _make_unknown_setting_warning(name: str) -> str:
 
 
 def _iterate_listener_warnings(given_names: Iterable[str], settings: Settings) -> Iterator[str]:
-    """Warn of settings for listeners that do not exist."""
+    """Yield a warning for each given setting of a listener that does not exist."""
     if any(name.startswith("listener.name.") for name in given_names):
         from minibroker.broker.configs.settings_without_effect import find_listener_of_setting
 
@@ -213,7 +215,7 @@ def _list_controller_listener_warnings(settings: Settings) -> list[str]:
 
 
 def _iterate_state_topic_warnings(settings: Settings) -> Iterator[str]:
-    """Warn of settings with which no topic of the coordinators can be created. As in Kafka, existing ones are used."""
+    """Yield warnings of settings with which no topic of the coordinators can be created; existing ones are used."""
     row = TOPIC_SETTINGS["segment.bytes"]
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
         try:
@@ -223,7 +225,7 @@ def _iterate_state_topic_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _iterate_replica_selector_warnings(settings: Settings) -> Iterator[str]:
-    """Warn of a class of one's own that selects replicas, as there is no JVM to run it."""
+    """Yield a warning if the replica selector is a class of the user's own, as there is no JVM to run it."""
     name = "replica.selector.class"
     if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):
         yield f"{name}={settings[name]} is not known: consumers read from the leader"

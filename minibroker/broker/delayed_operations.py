@@ -57,7 +57,7 @@ class Promise(Generic[Result]):
         self.operation: DelayedOperation[Any] | None = None
 
     def resolve(self, result: Result) -> None:
-        """Go on with the operation that awaits this; only the first result counts."""
+        """Set the result, and resume the operation that awaits it; only the first result counts."""
         if not self.done:
             self.done, self._result = True, result
             if self.operation is not None:
@@ -85,7 +85,7 @@ _PAUSE: Final = _Pause()
 
 
 def pause() -> _Pause:
-    """Return what lets others have their turn if the slice is over: `await pause()`."""
+    """Return an awaitable that lets other operations run if the current slice is over: `await pause()`."""
     return _PAUSE
 
 
@@ -139,10 +139,10 @@ class Request(Protocol):
 
     @property
     def key(self) -> int:
-        """Return the API."""
+        """Return the API key."""
 
     def release_frame_before_wait(self) -> None:
-        """Release or copy what is valid for a moment only, as the request waits for a promise."""
+        """Release the request's frame, or copy what is needed of it, as the request waits for a promise."""
 
     def report_answer_lost(self) -> None:
         """Note that nobody gets the answer."""
@@ -175,19 +175,19 @@ class DelayedOperation(Generic[Result]):
 
     @property
     def holds_decoded_request(self) -> bool:
-        """Return whether the decoded request stays in memory until what it waits for; a Produce has no use for it."""
+        """Return whether the decoded request stays in memory during a wait; that of a Produce does not."""
         return self._promise is not None and self._request is not None and self._request.key != ApiKey.PRODUCE
 
     @property
     def must_complete_without_client(self) -> bool:
-        """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
+        """Return whether it continues after its client has gone, as its handler may be changing something."""
         request = self._request
         if request is None or self._promise is not None:
             return False
         return request.stage is OperationStage.RUNNING and request.key not in READS
 
     def resume(self, error: type[Exception] | None = None, *, in_turn: bool = False) -> None:
-        """Run a slice, in which what is awaited raises `error`, if there is one.
+        """Run the next slice of the coroutine; what it awaits raises `error`, if given.
 
         `in_turn` it goes on after a pause, unless it awaits a promise by now: a new cluster may have run it before.
         """
@@ -219,6 +219,7 @@ class DelayedOperation(Generic[Result]):
             self._on_error(error)
 
     def _wait_for(self, awaited: Any) -> None:
+        """Wait for a promise, or queue the next slice after a pause; close it if nobody needs it any more."""
         if self.done:
             self._coroutine.close()  # which it could not do itself
             return
@@ -236,19 +237,19 @@ class DelayedOperation(Generic[Result]):
     # --- its end --------------------------------------------------------------------------------
 
     def close_unless_client_waits(self) -> None:
-        """End it, as the broker stops or gets another cluster, if no connection has it and would do so."""
+        """Close it, as the broker stops or changes its cluster, unless a connected client waits for its answer."""
         if self._request is None or self._on_result is None:
             self.close()
 
     def drop_for_lost_client(self) -> None:
-        """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
+        """Close it, as the client has gone; one that changes something runs on until it next awaits a promise."""
         if self.must_complete_without_client:
             self._on_result = None
         else:
             self.close()
 
     def close(self) -> None:
-        """End it without an answer, wherever it waits."""
+        """Stop it without an answer, wherever it waits."""
         if self.done:
             return
         self.done, self._on_result = True, None
@@ -259,7 +260,7 @@ class DelayedOperation(Generic[Result]):
             self._coroutine.close()
 
     def give_up(self) -> None:
-        """End it for lack of memory; the coroutine may catch GivenUp to leave what it takes part in."""
+        """Stop it, as memory is short; the coroutine may catch GivenUpForMemory to leave what it takes part in."""
         if self._promise is not None:
             self._promise.operation = None
             with contextlib.suppress(StopIteration, GivenUpForMemory):
@@ -267,7 +268,7 @@ class DelayedOperation(Generic[Result]):
         self.close()
 
     def rerun_in_new_cluster(self) -> bool:
-        """Go on as the cluster is replaced: a handler that waits runs again there. Return False if that is too late.
+        """Run a waiting handler again, as the cluster is replaced. Return False if the operation cannot run again.
 
         A Produce may not, as its records may be overwritten by now.
         """
@@ -307,7 +308,7 @@ class Slicer:
         on_error: Callable[[Exception], object],
         request: Request | None = None,
     ) -> Result | DelayedOperation[Result]:
-        """Run the first slice of a coroutine. Return its result or raise its error, or return what goes on with it."""
+        """Run the first slice. Return its result or raise its error, or return the operation that runs the rest."""
         try:
             awaited = self.run_slice(coroutine)
         except StopIteration as end:
@@ -345,13 +346,13 @@ class Slicer:
         return awaited
 
     def queue_operation(self, operation: DelayedOperation[Any]) -> None:
-        """Have `operation` run its next slice in its turn."""
+        """Queue `operation`, to run its next slice after those that are queued already."""
         self._queue.append(operation)
         if len(self._queue) == 1 and self._call_soon is not None:
             self._call_soon(self._run_queue)
 
     def drop_queued_operations(self) -> None:
-        """Run nothing that is queued, when the broker stops or gets another cluster."""
+        """Forget all queued operations, as the broker stops or gets another cluster."""
         queue, self._queue = self._queue, deque()
         for work in queue:
             work.close_unless_client_waits()

@@ -60,7 +60,7 @@ class FetchedPartition:
     def has_changed_for_client(
         self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int
     ) -> bool:
-        """Return whether these values are news for the client."""
+        """Return whether these values differ from those that were sent to the client last, or there are records."""
         has_moved = self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
         return has_moved or size_bytes > 0 or error_code != 0
 
@@ -106,7 +106,7 @@ class FetchSession:
             self.partitions[key] = partition
 
     def advance_epoch(self) -> None:
-        """Return the next epoch: they count up from 1 and skip 0 when they wrap."""
+        """Set the epoch of the next request: epochs count up from 1, and skip 0 when they wrap."""
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
 
 
@@ -155,7 +155,7 @@ class FetchSessions:
         return session
 
     def update_session_memory(self, session: FetchSession, now_ms: float) -> bool:
-        """Book a session's current memory; return whether the session stays.
+        """Count a session's current memory, and evict others if need be; return False if it was removed itself.
 
         Over the limit, remove sessions that were unused for two minutes, then those more than twice as large as this
         one, then this one.
@@ -193,7 +193,7 @@ class FetchSessions:
             self.held_bytes -= session.booked_bytes
 
     def _evict_for_new_session(self, partition_count: int, now_ms: float) -> bool:
-        """Evict a session that was unused for two minutes, or else one smaller than the new one."""
+        """Make room by evicting a session unused for two minutes, or a smaller one; return False if there is none."""
         if len(self._sessions) < self.limit:
             return True
         if not self._sessions:

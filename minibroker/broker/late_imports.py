@@ -78,7 +78,7 @@ LATE: Final = (
 async def import_late_modules(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, count_free: Callable[[], int] = count_free_descriptors
 ) -> None:
-    """Import all of them, with a pause before each unless few descriptors are `count_free`."""
+    """Import the modules of `LATE`, with a pause before each unless few descriptors are `count_free`."""
     for name in LATE:
         if count_free() > FEW_DESCRIPTORS:
             await sleep(PAUSE_SECONDS)
@@ -87,7 +87,7 @@ async def import_late_modules(
 
 
 def _import_unless_out_of_descriptors(name: str) -> bool:
-    """Import a module; return whether there was a descriptor for its file."""
+    """Import a module; return False if too few file descriptors were left for that."""
     try:
         import_module(name)
     except OSError as error:

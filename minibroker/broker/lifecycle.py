@@ -150,7 +150,7 @@ class BrokerLifecycle:
         self._begin_housekeeping_and_cleaning()
 
     async def _accept_clients(self, listeners_by_node: BoundByNode) -> None:
-        """Accept clients on these listeners, and on those that were added to them."""
+        """Accept clients on these listeners, and on those that the recorded configs add."""
         for node_id, listeners in listeners_by_node.items():
             for listener in listeners:
                 await self.server.serve_listener(self._nodes[node_id], listener)

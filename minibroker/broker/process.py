@@ -90,6 +90,7 @@ def serve_and_get_exit_status(serving: Coroutine[Any, Any, None]) -> int:
 
 
 async def _serve_with_process_settings(serving: Coroutine[Any, Any, None]) -> None:
+    """Run `serving` with a limit of log lines, and with garbage collection when the process is idle."""
     collecting = asyncio.create_task(collect_garbage_when_idle())
     try:
         with limit_log_lines(SystemClock(asyncio.get_running_loop())):
@@ -99,7 +100,7 @@ async def _serve_with_process_settings(serving: Coroutine[Any, Any, None]) -> No
 
 
 def make_event_of_stop_signals(until_stdin_closes: bool = False) -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process; perhaps also stdin."""
+    """Return an event that SIGTERM and SIGINT set, and with `until_stdin_closes` also the end of stdin."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     call_on_end_signals(loop, stop.set)
     if until_stdin_closes:
@@ -116,7 +117,7 @@ def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[]
 
 
 async def wait_for_stop_event(stop_event: asyncio.Event, announced_text: str) -> None:
-    """Wait for the signal; clients can connect already, as was `announced_text`."""
+    """Log `announced_text`, as clients can connect now, and wait for the signal."""
     events.info(announced_text, extra={"event": "started"})
     keep_freed_memory_in_malloc()
     importing = asyncio.create_task(import_late_modules())

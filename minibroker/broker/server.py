@@ -289,7 +289,7 @@ class Server:
             handshake.abort()
 
     def hold_output_of_node(self, node_id: int) -> None:
-        """Hold back output to this node's current clients until `release_output_of_node`."""
+        """Hold back output to the current clients of this node until `release_output_of_node`."""
         for client in self._list_clients_of_node(node_id):
             client.hold_back_output()
 
@@ -339,7 +339,7 @@ class Server:
         self._clock.call_later(IDLE_SWEEP_MS, self.close_idle_connections)
 
     def drop_queued_operations(self) -> None:
-        """Abandon the requests that run in slices."""
+        """Forget the queued slices of requests, which then never answer."""
         self._slicer.drop_queued_operations()
 
     def close_stalled_connections(self) -> None:

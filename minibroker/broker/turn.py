@@ -53,7 +53,7 @@ def make_append_wait(log: Log, translated_codes: Mapping[ErrorCode, ErrorCode] =
 
 
 def write_pending_appends(wait: AppendWait) -> None:
-    """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
+    """Write the pending batches now, before what depends on them is appended to another log. Raises KafkaError."""
     wait.log.write_pending_batches()
     failure = find_append_failure(wait)
     if failure is not None:
@@ -64,7 +64,7 @@ class TurnListener(Protocol):
     """What waits for the end of the turn: a connection with answers, or a request that waits for records."""
 
     def on_turn_ended(self) -> None:
-        """Go on, as everything is written; `find_append_failure` returns the failure of each wait."""
+        """Continue after the end of the turn, when everything is written or has failed (`find_append_failure`)."""
 
 
 def find_append_failure(wait: AppendWait) -> KafkaError | None:
@@ -80,6 +80,7 @@ def find_failure_of_pending_batches(pending: PendingBatches) -> KafkaError | Non
 
 
 def _translate_append_failure(wait: AppendWait, failure: KafkaError | None) -> KafkaError | None:
+    """Return the failure with the code that the wait translates its code to; None for None."""
     if failure is None or failure.code not in wait.translated_codes:
         return failure
     return KafkaError(wait.translated_codes[failure.code], failure.message)
@@ -135,7 +136,7 @@ class Turn:
     # --- its end --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Write, move the high watermarks, send the answers, and have those who wait for records look at them."""
+        """Write all pending batches, move the high watermarks, and call listeners and those who wait for records."""
         logs, self._logs = self._logs, {}
         for each, (partition, size_bytes) in logs.items():
             try:
@@ -162,6 +163,7 @@ class Turn:
 
 
 def _call_when_wait_is_flushed(wait: AppendWait, callback: Then) -> None:
+    """Call `callback` with the failure of the write or, if the wait is for a sync, of that; None without any."""
     failure = find_append_failure(wait)
     if failure is None and wait.synced:
         wait.log.flush_soon(lambda failure: callback(_translate_append_failure(wait, failure)))

@@ -42,6 +42,7 @@ class GroupSetting(NamedTuple):
 def _make_group_setting(
     name: str, default: int, valid: Range, documentation: str, *broker_settings: str | None
 ) -> GroupSetting:
+    """Return a group's setting; `broker_settings` are the broker's with its default, its minimum and its maximum."""
     return GroupSetting(Setting(name, INT, default, documentation, valid), *broker_settings)
 
 

@@ -124,7 +124,7 @@ def shift_listeners_to_node(listeners: tuple[Listener, ...], index: int) -> tupl
 
 
 def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
-    """Return the static settings as one of several nodes has them: with its own id, rack and ports."""
+    """Return the static settings of one of several nodes in this process: with its own id, rack and ports."""
     texts = settings.static_texts
     index = node_id - settings["node.id"]
     if index:
@@ -141,7 +141,7 @@ def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -
 
 
 def _shift_ports_in_listeners_text(text: str, distance: int, controllers: Collection[str]) -> str:
-    """Return the address as a further node has it; that of a controller is not opened, and stays."""
+    """Return a listener `NAME://host:port` with `distance` added to its port; one of `controllers` as it is."""
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
         return text

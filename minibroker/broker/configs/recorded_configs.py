@@ -50,7 +50,7 @@ def drop_unusable_configs(configs: Mapping[tuple[int, str], dict[str, str]]) -> 
 
 
 def _find_setting(resource_type: int, name: str) -> Setting | None:
-    """Return the row of a setting, or None; as in Kafka, a broker may have unknown ones, which get a row."""
+    """Return the setting's row, None if it is unknown; unknown names of a broker get a row, as Kafka allows them."""
     return (
         get_broker_setting_declaration(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
     )

@@ -108,6 +108,7 @@ def _make_config_entry(
     default: str | None,
     further_synonyms: tuple[ConfigSynonym, ...],
 ) -> ConfigEntry:
+    """Return the entry of a setting: with its own `text` and `source`, else with the first synonym's, or `default`."""
     if text is not None:
         return ConfigEntry(
             row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *further_synonyms)

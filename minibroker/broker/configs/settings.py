@@ -94,7 +94,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_listed(self) -> bool:
-        """Return whether to list the setting; those that are internal or unknown to Kafka only if they are set.
+        """Return whether the setting is described: one that is internal or unknown to Kafka only if it is set.
 
         Programs such as MirrorMaker copy the listed settings to another cluster.
         """
@@ -171,7 +171,7 @@ class Settings:
         return self._topic_values[name]
 
     def get_log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
-        """Return the settings for the logs of a topic with these (valid) overrides; those without any share them."""
+        """Return the log settings of a topic with these (valid) overrides; topics without overrides share an object."""
         if not overrides and self._log_settings is not None:
             return self._log_settings
         values = dict(self._topic_values)
@@ -189,7 +189,7 @@ class Settings:
         return [self._describe_topic_config(name, overrides) for name in sorted(names)]
 
     def get_topic_config_source(self, entry: ConfigEntry) -> ConfigSource:
-        """Return where a topic's value comes from, also if a fallback of the setting has it, as CreateTopics says."""
+        """Return the source of a topic's value as CreateTopics reports it, also if a fallback setting has it."""
         names = [name for name, _ in entry.setting.fallbacks] if entry.source is ConfigSource.DEFAULT else []
         given = (source for source, texts in self._texts.items() for name in names if name in texts)
         return next(given, entry.source)
@@ -453,6 +453,7 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
 
 
 def _refuse_settings_where(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+    """Raise KafkaError(INVALID_REQUEST), with `reason` and the names, if `is_wrong` returns true for any."""
     wrong = sorted(name for name in names if is_wrong(name))
     if wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")

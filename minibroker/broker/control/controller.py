@@ -63,7 +63,7 @@ ChargeMutations = Callable[[int], None]  # of partitions that are about to be cr
 
 
 def _charge_no_quota(count: int) -> None:
-    """Create without a quota."""
+    """Charge nothing for `count` new partitions: the creation is the broker's own, and has no quota."""
 
 
 class Controller:
@@ -218,7 +218,7 @@ class Controller:
         topic = self._cluster.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        new = self._check_new_partition_count(topic, count)
+        new = self._check_and_count_added_partitions(topic, count)
         replication_factor = len(topic.partitions[0].replicas)
         if assignment is None:
             assignment = place_replicas(self._cluster, new, replication_factor)
@@ -235,7 +235,8 @@ class Controller:
                     name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment
                 )
 
-    def _check_new_partition_count(self, topic: Topic, count: int) -> int:
+    def _check_and_count_added_partitions(self, topic: Topic, count: int) -> int:
+        """Return how many partitions an extension to `count` adds. Raises KafkaError(INVALID_PARTITIONS) if none."""
         current = len(topic.partitions)
         if count == current:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

@@ -34,7 +34,7 @@ NOT_AVAILABLE = {
 def make_partition_change(
     cluster: Cluster, partition: Partition, absent_nodes: Collection[int] = ()
 ) -> PartitionChange:
-    """Return a change of the partition, based on the live nodes without those in `absent_nodes`."""
+    """Return a change of the partition, without any yet, in which only live nodes not in `absent_nodes` may lead."""
     topic = partition.topic
 
     def may_node_lead(node: int) -> bool:
@@ -90,14 +90,15 @@ def remove_absent_nodes_from_isr(
     """Remove nodes that are absent now, or in `absent_nodes`, as leaders and from ISRs; commit `more_records`, too."""
     commit_partition_changes(
         cluster,
-        [_make_change_without_absent_nodes(cluster, partition, absent_nodes) for partition in partitions],
+        [_make_change_removing_absent_nodes(cluster, partition, absent_nodes) for partition in partitions],
         more_records,
     )
 
 
-def _make_change_without_absent_nodes(
+def _make_change_removing_absent_nodes(
     cluster: Cluster, partition: Partition, absent_nodes: Collection[int]
 ) -> PartitionChangeRecord | None:
+    """Return the change that takes leadership and ISR from absent nodes, or None if they have none of them."""
     change = make_partition_change(cluster, partition, absent_nodes)
     if cluster.settings.get_topic_value("unclean.leader.election.enable", partition.topic.overrides):
         change.election = Election.UNCLEAN
@@ -107,19 +108,22 @@ def _make_change_without_absent_nodes(
 
 def return_live_replicas_to_isr(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Add all replicas of live nodes to the ISR where there is a leader; this may complete reassignments."""
-    commit_partition_changes(cluster, [_make_change_with_followers(cluster, partition) for partition in partitions])
+    commit_partition_changes(
+        cluster, [_make_change_adding_live_replicas_to_isr(cluster, partition) for partition in partitions]
+    )
 
 
-def _make_change_with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+def _make_change_adding_live_replicas_to_isr(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    """Return the change, or None if all replicas of live nodes are in the ISR already, or there is no leader here."""
     change = make_partition_change(cluster, partition)
     if partition.leader_id in cluster.nodes and not partition.is_offline:
         change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
-    change.directories |= _list_present_directories(cluster, partition)
+    change.directories |= _find_directory_ids_by_replica(cluster, partition)
     return change.make_change_record()
 
 
-def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
-    """Return the id of the log's directory, for the replica whose node has registered the directories."""
+def _find_directory_ids_by_replica(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
+    """Return the id of the log's directory, by the id of the broker that registered it; nothing without a log here."""
     if not partition.has_local_log or cluster.node_id_of_log_directories not in partition.replicas:
         return {}
     return {
@@ -133,6 +137,7 @@ def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -
 
 
 def _make_preferred_election_change(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    """Return the change that elects the preferred replica, or None if it leads already or cannot."""
     if partition.leader_id in (partition.replicas[0], NO_LEADER) or partition.is_offline:
         return None
     change = make_partition_change(cluster, partition)

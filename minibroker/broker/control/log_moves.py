@@ -116,6 +116,7 @@ class LogMoves:
             self._copy_tail_and_finish_move(move)
 
     def _run_move_work_in_thread(self, move: LogMove, work: Work, callback: Callable[[], None]) -> None:
+        """Run `work` in another thread, then `callback`, and copy on; fail the move if its segment cannot be copied."""
         segment = move.copy.find_segment_to_copy()
 
         def continue_or_fail_move(error: Exception | None) -> None:
@@ -139,12 +140,13 @@ class LogMoves:
             self._end_and_run_next_move(move)
         elif move.copy.log.flusher.hold_back_flushes():
             self._cluster.clock.run_in_thread(
-                move.copy.make_copy_work_of_tail(), partial(self._replace_log_when_copied, move)
+                move.copy.make_copy_work_of_tail(), partial(self._replace_log_or_copy_more, move)
             )
         else:
             self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_tail_and_finish_move, move))
 
-    def _replace_log_when_copied(self, move: LogMove, error: Exception | None) -> None:
+    def _replace_log_or_copy_more(self, move: LogMove, error: Exception | None) -> None:
+        """Replace the log if its copy is complete; else release the held flushes, and copy on or fail the move."""
         flusher = move.copy.log.flusher
         move.copy.log.write_pending_batches()  # so that the copy includes it
         if error is None and not move.is_obsolete and move.copy.is_almost_complete():
@@ -191,6 +193,7 @@ class LogMoves:
         cluster.clock.run_in_thread(conclusion, partial(self._finish_move_or_log_error, move))
 
     def _finish_move_or_log_error(self, move: LogMove, error: Exception | None) -> None:
+        """End a move whose files were renamed, or log the error, with which the next start decides where the log is."""
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
         self._end_and_run_next_move(move)
@@ -198,6 +201,7 @@ class LogMoves:
     # --- the end --------------------------------------------------------------------------------
 
     def _fail_move(self, move: LogMove, error: Exception) -> None:
+        """Log that the partition's log stays where it is, and begin the next move."""
         log.error("%s stays where it is: %s", move.partition, error)
         self._end_and_run_next_move(move)
 

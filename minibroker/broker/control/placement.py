@@ -24,7 +24,7 @@ Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replica
 
 
 def choose_replica_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
-    """Return replicas for a new topic that the broker assigns.
+    """Validate the counts, where -1 means the broker's defaults, and return replicas for a new topic.
 
     Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
     """
@@ -81,7 +81,7 @@ def place_replicas(cluster: Cluster, partition_count: int, replication_factor: i
 
 
 def _list_nodes_alternating_racks(racks: Sequence[Sequence[int]], partition_number: int) -> list[int]:
-    """Return all nodes for the partition of a number: the racks in turn, each with its nodes in turn."""
+    """Return all nodes in the order in which the partition with this number takes replicas: racks alternate."""
     turn, first_rack = divmod(partition_number, len(racks))
     in_turn = [_rotate_list_to_index(nodes, turn) for nodes in _rotate_list_to_index(racks, first_rack)]
     return [node for row in itertools.zip_longest(*in_turn) for node in row if node is not None]
@@ -138,7 +138,7 @@ def check_replica_assignment(
 
 
 def check_replicas_of_partition(cluster: Cluster, replicas: Sequence[int]) -> None:
-    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers with room."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers, none cordoned."""
     if not replicas:
         raise _make_invalid_assignment_error("The manual partition assignment includes an empty replica list.")
     last = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def make_reassignment(
     cluster: Cluster, partition: Partition, replicas: Sequence[int], *, keep_factor: bool
 ) -> PartitionChangeRecord | None:
-    """Return the change that moves the partition to `replicas`, or None if it is there already.
+    """Return the change that begins to move the partition to `replicas`, or None if it is there already.
 
     It replaces a reassignment in progress. With `keep_factor` the number of replicas must not change.
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.

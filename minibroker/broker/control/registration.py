@@ -68,7 +68,7 @@ def fence_leaving_node(cluster: Cluster, node: Node) -> None:
 
 
 def record_cordoned_directories(cluster: Cluster) -> None:
-    """Record which log directories take no new replicas, unless the registration says the same."""
+    """Record which log directories are cordoned, unless the registration says the same."""
     owner = cluster.node_id_of_log_directories
     cordoned = _list_cordoned_ids(cluster)
     if (

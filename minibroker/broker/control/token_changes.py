@@ -112,6 +112,7 @@ def _check_may_renew(record: DelegationTokenRecord, renewer: Principal) -> None:
 
 
 def _compute_expiry_ms(now_ms: int, requested_ms: int, max_lifetime_ms: int) -> int:
+    """Return the time that is `requested_ms` from now, or `max_lifetime_ms` if that is less or nothing is requested."""
     return _add_without_overflow(now_ms, min(requested_ms, max_lifetime_ms) if requested_ms > 0 else max_lifetime_ms)
 
 
@@ -120,6 +121,7 @@ def _add_without_overflow(now_ms: int, period_ms: int) -> int:
 
 
 def _set_token_expiry(cluster: Cluster, record: DelegationTokenRecord, expiry_ms: int) -> int:
+    """Record the new expiry, at most the token's maximum; return it in ms since 1970."""
     changed = DelegationTokenRecord(
         owner=record.owner,
         requester=record.requester,

@@ -79,7 +79,7 @@ class CoordinatorShard(Protocol):
         """Commit or discard the records of this producer's transaction."""
 
     def start_timers_after_load(self) -> None:
-        """Start timers and continue unfinished work, as the partition is read to its end. Append only from a timer."""
+        """Start timers and resume unfinished work once the partition is replayed. Append only from a timer."""
 
     def discard_state(self) -> None:
         """Discard the state, and answer waiting requests with NOT_COORDINATOR."""
@@ -143,7 +143,7 @@ class CoordinatorLog:
         return _hash_key_as_kafka(coordinator_key) % int(count)
 
     def get_partition(self, index: int) -> Partition:
-        """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
+        """Return the partition with this index, whose log is online. Raises KafkaError: NOT_COORDINATOR."""
         topic = self.topic
         partition = None if topic is None else topic.find_partition(index)
         if partition is None or partition.leader_id == NO_LEADER:
@@ -165,7 +165,7 @@ class CoordinatorLog:
 
     @property
     def codec(self) -> int:
-        """Return the number of the codec of appends."""
+        """Return the number of the compression codec of batches that are appended."""
         name = self._settings.codec
         return 0 if name is None else int(self._cluster.settings[name])
 
@@ -231,8 +231,8 @@ class CoordinatorLog:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def list_local_partitions(self) -> Iterator[Partition]:
-        """Return the partitions whose logs are in this process and online."""
+    def iterate_local_partitions(self) -> Iterator[Partition]:
+        """Yield the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
         return (partition for partition in partitions if partition.has_local_log and partition.log.is_open_and_online)

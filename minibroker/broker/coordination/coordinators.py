@@ -56,7 +56,7 @@ class Coordinators:
         self.made: dict[str, CoordinatorRuntime[Any]] = {}
 
     def find_coordinator_by_state_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
-        """Return the coordinators whose state is in this topic, or None."""
+        """Return the coordinators whose state is in this internal topic, or None if it is another topic."""
         if topic not in self.made:
             for kind in KINDS:
                 if kind.topic == topic:

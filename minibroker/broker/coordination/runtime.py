@@ -72,7 +72,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def load_all_shards(self) -> None:
         """Load all shards whose logs are here."""
-        for partition in self.log.list_local_partitions():
+        for partition in self.log.iterate_local_partitions():
             run_all_steps(self._load_shard(partition))
 
     def on_leader_changed(self, partition: Partition) -> None:
@@ -174,7 +174,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         return self._shards[index]
 
     def get_shard_of_coordinator_key(self, coordinator_key: str) -> AnyShard:
-        """Return the shard with the state of `coordinator_key`. Raises KafkaError as `shard`."""
+        """Return the shard with the state of `coordinator_key`. Raises KafkaError as `get_shard`."""
         return self.get_shard(self.log.get_partition_index(coordinator_key))
 
     # --- changes --------------------------------------------------------------------------------
@@ -218,11 +218,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self._shards[index].apply_transaction_end(producer_id, committed=committed)
 
     def make_durability_wait(self, coordinator_key: str) -> AppendWait:
-        """Return what to wait for before a change of the key is acknowledged: its durability. Raises KafkaError."""
+        """Return the wait for the durability of a change of the key, which must be over before it is acknowledged."""
         return make_append_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
 
     def make_wait_for_pending_write(self, coordinator_key: str) -> AppendWait:
-        """Return what to wait for before the state of the key is returned: its pending write. Raises KafkaError."""
+        """Return the wait for the pending write of the key's state, which must be over before the state is returned."""
         appended_to = self.log.get_writable_partition(coordinator_key).log
         return AppendWait(appended_to, appended_to.pending_batches, translated_codes=COORDINATOR_CODES)
 

@@ -34,7 +34,7 @@ def find_cordoned_paths(image: Image, node_id: int, static_paths: Sequence[str],
 def find_cordoned_paths_to_avoid(
     replicas: Iterable[int], paths: Sequence[str], list_cordoned_paths: Callable[[int], Sequence[str]]
 ) -> set[str]:
-    """Return which of `paths` a new log avoids; if its brokers do not leave any, the first one with a choice decides.
+    """Return the paths that the brokers of a new log have cordoned; those of the first one, if that leaves none.
 
     `list_cordoned_paths` returns the paths that a broker has cordoned.
     """

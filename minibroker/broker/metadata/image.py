@@ -48,7 +48,7 @@ class Image:
             apply(self, record)
 
     def add_topic(self, topic: Topic) -> None:
-        """Add a topic whose records have been applied."""
+        """Add a topic to the image's indexes by name, id and colliding name."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(make_metric_collision_key(topic.name), {})[topic.name] = topic

@@ -59,7 +59,7 @@ def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[i
 
 
 def make_partition_answer(partition: Partition, nodes: Collection[int], answer_type: type[Any]) -> Any:
-    """Return the partition as an `answer_type` of an answer of Metadata or DescribeTopicPartitions.
+    """Return the partition as an `answer_type`, the class of one in a Metadata or DescribeTopicPartitions response.
 
     `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
     nodes share, it has no leader, as in Kafka with a single replica.
@@ -100,7 +100,7 @@ def list_leader_endpoints(
 
 
 def serves_fetch_as_follower(node: Node, partition: Partition, version: int) -> bool:
-    """Return whether `node` serves a Fetch of this version without leading the partition.
+    """Return whether `node` serves a Fetch of this version as a follower of the partition.
 
     As in Kafka, any node with a replica serves it, in sync or not, even without a leader.
     """

@@ -114,7 +114,7 @@ class MetadataLog:
         return messages
 
     def _replay_snapshot(self, apply_record: Callable[[Message], None]) -> int:
-        """Replay the newest snapshot, if there is one; return the offset at which the log continues."""
+        """Replay the newest snapshot, if there is one; return the offset behind it, at which the log continues."""
         try:
             snapshot = find_newest_snapshot(self._disk, self.storage.directory)
         except OSError as error:

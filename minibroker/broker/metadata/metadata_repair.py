@@ -138,6 +138,7 @@ class MetadataRepair:
         return node_ids.pop(), logs
 
     def _read_meta_properties(self, path: str) -> tuple[int, bytes]:
+        """Return the node id and the directory id (16 bytes, 0 if unusable). Raises LogDirectoryError."""
         try:
             values = parse_properties(self._disk.read_whole(path))
             directory_id = values.get("directory.id", "")
@@ -183,6 +184,7 @@ class MetadataRepair:
         ]
 
     def _describe_missing_records_at_end(self, path: str) -> Iterator[str]:
+        """Yield a problem if the metadata log ends before an offset that the checkpoints say it had reached."""
         reached = max(self._read_checkpoint(folder, name).get(METADATA, 0) for folder, name in self._list_checkpoints())
         if self._salvage.next_offset < reached:
             yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"
@@ -242,6 +244,7 @@ class MetadataRepair:
         return {"cleanup.policy": "compact"} if cleaned else {}
 
     def _plan_partitions(self, name: str, topic_id: bytes, recorded_count: int, logs: dict[int, FoundLog]) -> None:
+        """Plan the records of partitions from `recorded_count` on: those with a log, and empty ones between."""
         for index in range(recorded_count, max(logs) + 1):
             log = logs.get(index)
             where = "begins empty, as it has no directory" if log is None else f"is {log.path}"
@@ -295,7 +298,7 @@ class MetadataRepair:
     # --- doing it -------------------------------------------------------------------------------
 
     def apply_planned_repair(self) -> None:
-        """Do what `steps` says, so that the next start recovers all logs.
+        """Carry out the planned `steps`, so that the next start recovers all logs.
 
         Raises `OSError`, `LogDirectoryError` or `KafkaError`.
         """
@@ -402,7 +405,7 @@ class SalvagedMetadata:
             yield from ((at, value) for at, value in values if at >= start)
 
     def _find_credible_offset(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
-        """Return the offset of a batch. No checksum protects it, so it counts only if the one before allows it."""
+        """Return the batch's base offset, or the expected one if it is damaged: no checksum protects it."""
         missing = header.base_offset - self.next_offset
         if 0 < missing <= damaged_bytes:
             self.problems.append(f"{path}: offsets {self.next_offset} to {header.base_offset - 1} are missing")

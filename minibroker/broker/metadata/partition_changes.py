@@ -70,7 +70,7 @@ class PartitionChange:
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, [], []
 
     def _remember_eligible_replicas(self) -> None:
-        """Remember replicas that leave the ISR below its minimum: they have all committed records (KIP-966)."""
+        """Make replicas eligible that leave an ISR below its minimum: they have all committed records (KIP-966)."""
         if self._minimum_isr is None:
             return
         known = [] if len(self.isr) >= self._minimum_isr else [*self._partition.isr, *self._eligible]
@@ -103,10 +103,12 @@ class PartitionChange:
         return NO_LEADER, True
 
     def _may_be_elected_cleanly(self, node: int) -> bool:
+        """Return whether the node may lead and has all committed records: it is in the ISR, or else in the ELR."""
         has_all = node in self.isr or (not self.isr and node in self._eligible)
         return has_all and self._may_lead(node)
 
     def _remember_last_leader(self, change: PartitionChangeRecord) -> None:
+        """Set the last known leader in `change` when the ISR becomes empty; clear it when there is a leader."""
         partition = self._partition
         leader = partition.leader_id if change.leader == LEADER_UNCHANGED else change.leader
         if self._minimum_isr is not None and change.isr == [] and partition.leader_id != NO_LEADER:
@@ -117,6 +119,7 @@ class PartitionChange:
             change.last_known_elr = last_known
 
     def _set_replicas_and_directories(self, change: PartitionChangeRecord) -> None:
+        """Set in `change` those of replicas, reassignment and directories that differ from the partition's."""
         partition = self._partition
         directories = [self.directories.get(node, UNKNOWN_DIRECTORY) for node in self.replicas]
         if directories != (partition.directories or [UNKNOWN_DIRECTORY] * len(partition.replicas)):
@@ -133,4 +136,5 @@ UNKNOWN_DIRECTORY = bytes(16)
 
 
 def _make_empty_change(partition: Partition) -> PartitionChangeRecord:
+    """Return a record for this partition that changes nothing yet."""
     return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)

@@ -35,7 +35,7 @@ class Waiter(Protocol):
         """Note that `size_bytes` of new records of the partition are readable, or that others released records."""
 
     def on_turn_ended(self) -> None:
-        """Look at what was appended in the turn."""
+        """Check whether enough records were appended in the turn of the loop that ends."""
 
     def notify_partition_changed(self) -> None:
         """Check again, as the partition was deleted or has a new leader."""
@@ -171,7 +171,7 @@ class Partition:
         raise KafkaError(code, f"{self} is in leader epoch {self.leader_epoch}, not {epoch}.")
 
     def find_end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch at or below `epoch` and its end offset, or (-1, -1) if unknown (KIP-101).
+        """Return (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101).
 
         The log records an epoch with its first record; the leader's epoch begins earlier, at the log's end.
         """
@@ -186,7 +186,7 @@ class Partition:
         return log.find_end_offset_of_epoch(epoch)
 
     def wake_all_waiters(self) -> None:
-        """Wake everything that waits, to check again."""
+        """Tell everything that waits at the partition to check again."""
         for waiter in list(self.waiters):
             waiter.notify_partition_changed()
 

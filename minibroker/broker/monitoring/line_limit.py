@@ -58,6 +58,7 @@ class LineLimit(logging.Filter):
         self._timer: Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log the record; leave it out if many of its kind were logged within the second."""
         if record.levelno >= logging.CRITICAL or record.thread != self._thread or hasattr(record, "left_out"):
             return True
         now_ms = self._clock.monotonic_ms()
@@ -73,7 +74,7 @@ class LineLimit(logging.Filter):
         return False
 
     def log_left_out_lines(self) -> None:
-        """Log for each kind how many lines were left out, and start counting again."""
+        """Log how many lines of each kind were left out, and begin to count anew."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -51,7 +51,7 @@ class Measurements(NamedTuple):
 def bind_metrics_port(
     settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
 ) -> Iterator[Measurements | None]:
-    """Bind the metrics' address, on the host of the first listener, for the duration of the block.
+    """Bind the metrics' address, on the host of the first listener, inside the block; yield None without a port.
 
     With port 0 the operating system chooses a port; with None there are no metrics. Raises BindError.
     """

@@ -121,6 +121,8 @@ def _remove_help_and_type(text: bytes) -> bytes:
 
 
 def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[MetricSources], Iterator[Sample]]:
+    """Return a function that samples a value of the request statistics of each API."""
+
     def sample_apis(sources: MetricSources) -> Iterator[Sample]:
         for key, statistics in list(sources.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
@@ -141,6 +143,7 @@ def _sample_errors(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _sample_durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[tuple[str, float]], float]:
+    """Return (upper bound in seconds, cumulative count) of each bucket, and the sum of the durations in seconds."""
     bounds = [*(str(bound / 1000) for bound in DURATION_BUCKETS_MS), "+Inf"]
     return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
 
@@ -157,6 +160,8 @@ def _sample_accepted_connections(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_authentications(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
+    """Return a function that samples this field of the authentication statistics of each listener."""
+
     def sample_authentications(sources: MetricSources) -> Iterator[Sample]:
         for (node_id, listener), statistics in list(sources.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
@@ -169,7 +174,7 @@ def _sample_delayed_requests(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[MetricSources], Iterator[Sample | None]]:
-    """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
+    """Return a function that samples a value of up to `PARTITIONS_TOLD` logs, and the sum over the others."""
 
     def sample_logs(sources: MetricSources) -> Iterator[Sample | None]:
         for partition in _iterate_partitions(sources.cluster):
@@ -179,7 +184,7 @@ def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[MetricSource
 
 
 def _sum_samples_beyond_limit(limit: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
-    """Yield so many samples, then None for each, and the sum of these and of those with the labels OTHER."""
+    """Yield the first `limit` samples, None for each further one, and at the end their sum, labelled OTHER."""
     count, rest, others = 0, 0, None
     for sample in samples:
         if sample is None or (count < limit and sample[0][-1] != OTHER):
@@ -246,6 +251,7 @@ def _sample_fsyncs(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_cleaner(name: str) -> Callable[[MetricSources], Iterator[Sample]]:
+    """Return a function that samples this field of the cleaner's statistics."""
     return _make_sampler_of_value(lambda observed: getattr(observed.cleaner, name))
 
 
@@ -256,6 +262,8 @@ def _sample_client_metrics(sources: MetricSources) -> Iterator[Sample]:
 
 
 def _make_sampler_of_value(value: Callable[[MetricSources], float]) -> Callable[[MetricSources], Iterator[Sample]]:
+    """Return a function that samples a single value without labels."""
+
     def sample_value(sources: MetricSources) -> Iterator[Sample]:
         yield (), value(sources)
 

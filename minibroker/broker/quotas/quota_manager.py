@@ -52,13 +52,13 @@ class RequestUsage:
         self._since_ns: int | None = perf_counter_ns()  # while the time is charged
 
     def stop_request_time(self) -> None:
-        """Stop the charged time."""
+        """Pause the measurement of the request's time."""
         if self._since_ns is not None:
             self._run_ns += perf_counter_ns() - self._since_ns
             self._since_ns = None
 
     def measure_request_time_ns(self) -> int:
-        """Return the time since the start, or since this was asked before."""
+        """Return the measured time since the start, or since the last call."""
         if self._since_ns is not None:
             self.stop_request_time()
             self._since_ns = perf_counter_ns()
@@ -66,7 +66,7 @@ class RequestUsage:
         return taken_ns
 
     def resume_request_time(self) -> None:
-        """Charge the time again from now on."""
+        """Resume the measurement of the request's time."""
         self._since_ns = perf_counter_ns()
 
 
@@ -162,6 +162,7 @@ class QuotaManager:
         return not throttle_ms
 
     def _charge_request_time(self, client: QuotaClient, usage: RequestUsage) -> int:
+        """Charge the time since the last charge; return the throttle time in ms, at most one window."""
         return min(
             self._charge_value_to_quota(client, REQUESTS, usage.measure_request_time_ns() * PERCENT_A_NS),
             self._make_metric_windows().size_ms,
@@ -207,6 +208,7 @@ class QuotaManager:
             usage.throttle_ms = max(usage.throttle_ms, bucket.compute_throttle_ms(quota.bound, now_ms))
 
     def _charge_value_to_quota(self, client: QuotaClient, key: str, value: float) -> int:
+        """Charge a value to the client's quota of this key, if it has one; return the throttle time in ms."""
         quota = self._find_quota(client, key)
         if quota is None:
             return 0

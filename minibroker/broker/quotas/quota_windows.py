@@ -34,7 +34,7 @@ class Rate:
         self._samples: list[_Sample] = []  # in the order of their starts
 
     def record_value(self, value: float, now_ms: int) -> None:
-        """Add use."""
+        """Add a value, such as bytes or a time, to the current window."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
             self._drop_old_windows(now_ms)
@@ -43,7 +43,7 @@ class Rate:
         samples[-1].last_ms = now_ms
 
     def subtract_value(self, value: float) -> None:
-        """Undo a record."""
+        """Take a recorded value back from the current window."""
         self._samples[-1].total -= value
 
     def measure_rate(self, now_ms: int) -> float:
@@ -59,7 +59,7 @@ class Rate:
         return max(elapsed_ms + max(number - 1 - elapsed_ms // size_ms, 0) * size_ms, 1)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return whether no use is left in the windows."""
+        """Return whether all values are older than the windows."""
         self._drop_old_windows(now_ms)
         return not self._samples
 

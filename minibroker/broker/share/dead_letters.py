@@ -103,7 +103,7 @@ class _DeadLetterWriting:
         self._attempts = 0
 
     def start_writing(self) -> None:
-        """Try to write what is left."""
+        """Begin to write the dead letters that are left, in slices."""
         self._attempts += 1
         run_steps_in_slices(self._cluster.clock, self._write_dead_letters_or_retry())
 
@@ -116,6 +116,7 @@ class _DeadLetterWriting:
             self._cluster.turn.call_when_wait_is_over(wait, self._retry_or_finish_write)
 
     def _retry_or_finish_write(self, failure: KafkaError | None) -> None:
+        """Retry after a retriable failure, later each time; else log a failure, and call the callback."""
         if failure is not None and failure.code in RETRIABLE and self._attempts < ATTEMPTS:
             self._cluster.clock.call_later(FIRST_RETRY_MS << self._attempts - 1, self.start_writing)
             return
@@ -126,7 +127,7 @@ class _DeadLetterWriting:
     # --- the topic --------------------------------------------------------------------------------
 
     def _find_or_create_dead_letter_topic(self) -> Steps[Topic]:
-        """Return the topic of the queue, created if the cluster's settings allow that. Raises KafkaError."""
+        """Return the dead letter topic, created if the settings allow that. Raises KafkaError."""
         name = str(get_group_config(self._cluster, self._group_id, DEAD_LETTER_TOPIC))
         image, controller = self._cluster.image, self._controller
         objection = self._find_topic_objection(name, image.topics.get(name))
@@ -139,7 +140,7 @@ class _DeadLetterWriting:
         return image.topics[name]
 
     def _find_topic_objection(self, name: str, topic: Topic | None) -> str | None:
-        """Return why a topic cannot be the queue, by Kafka's rules in Kafka's order; None if it can."""
+        """Return why a topic cannot be the dead letter topic, by Kafka's rules; None if it can."""
         settings = self._cluster.settings
         if not name:
             return "The group names no dead letter topic"
@@ -155,7 +156,7 @@ class _DeadLetterWriting:
     # --- its records ------------------------------------------------------------------------------
 
     def _append_dead_letters(self) -> Steps[AppendWait]:
-        """Append the dead letters that are left; return what to wait for. Raises KafkaError."""
+        """Append the dead letters that are left; return the wait until they are written. Raises KafkaError."""
         topic = yield from self._find_or_create_dead_letter_topic()
         index = self._partition.index % len(topic.partitions)
         while True:
@@ -175,7 +176,7 @@ class _DeadLetterWriting:
                 return make_append_wait(target.log)
 
     def _find_led_partition(self, topic: Topic, index: int) -> Partition:
-        """Return a partition of the queue that can be written to. Raises KafkaError."""
+        """Return a partition of the dead letter topic that has a leader here and enough replicas. Raises KafkaError."""
         leader_id = topic.partitions[index].leader_id
         if leader_id == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Nobody leads {topic.partitions[index]}.")
@@ -214,7 +215,7 @@ class _DeadLetterWriting:
     # --- the records that they stand for ----------------------------------------------------------
 
     def _read_original_records(self, limit_bytes: int) -> Steps[OriginalRecords]:
-        """Read the next records, up to about so many bytes. Those that cannot be read are missing."""
+        """Return the original records by offset, of about `limit_bytes`, without those that cannot be read."""
         originals: dict[int, Record] = {}
         kept, size_bytes = self._partition.log, 0
         offset: int | None = next(iter(self._left))

@@ -57,8 +57,8 @@ class DeliveryPortions:
         self._limit = limit
         self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
 
-    def delivers_part_of_batch(self, runs: Sequence[DeliveryRun], fetched_offsets: range) -> bool:
-        """Return whether the origin of these runs comes alone, and in portions."""
+    def must_deliver_in_portions(self, runs: Sequence[DeliveryRun], fetched_offsets: range) -> bool:
+        """Return whether these runs were delivered so often that they are delivered alone, in portions, from now on."""
         return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched_offsets))
 
     def choose_ranges_to_acquire(
@@ -68,7 +68,7 @@ class DeliveryPortions:
         fetched_offsets: range,
         max_records: int | None,
     ) -> list[tuple[int, int]]:
-        """Return the ranges of an origin's records to deliver now, at most this many.
+        """Return the (first, last) offsets of ranges to acquire of `acquired_range`, at most `max_records` offsets.
 
         As in Kafka, a portion does not end where more records were chosen before the first that asks for portions.
         """
@@ -129,7 +129,7 @@ class Deliveries:
 
     @property
     def in_flight_count(self) -> int:
-        """Return the number of offsets between start and end."""
+        """Return the number of in-flight offsets: those from the start offset up to the end offset."""
         return self.end_offset - self.start_offset
 
     @property
@@ -138,7 +138,7 @@ class Deliveries:
         return sum(run.record_count for run in self._runs if run.state.is_final)
 
     def list_runs(self) -> Sequence[DeliveryRun]:
-        """Return the runs, for the eye."""
+        """Return all runs, in the order of their offsets."""
         return tuple(self._runs)
 
     def find_next_offset(self) -> int:
@@ -146,7 +146,7 @@ class Deliveries:
         return next((run.first for run in self._runs if run.state == DeliveryState.AVAILABLE), self.end_offset)
 
     def find_last_offset_to_acquire(self, count: int) -> int:
-        """Return the last offset that matters for an acquisition of about `count` records."""
+        """Return the last offset whose batch is needed to acquire about `count` records."""
         for run in self._runs:
             if run.state == DeliveryState.AVAILABLE:
                 if run.record_count >= count:
@@ -155,7 +155,7 @@ class Deliveries:
         return self.end_offset + count - 1
 
     def has_room_for_deliveries(self, limits: ShareLimits) -> bool:
-        """Return whether anything can be acquired: a released record, or a new one below the limit of locks."""
+        """Return whether anything can be acquired: a released record, or a new one within the limit of record locks."""
         return self.find_next_offset() < self.end_offset or self.in_flight_count < limits.record_locks
 
     def find_next_lock_end_ms(self) -> int | None:
@@ -195,7 +195,7 @@ class Deliveries:
         for origin, runs in self._group_runs_by_acquired_range(fetched):
             if left <= 0:
                 return acquired
-            is_throttled = portions.delivers_part_of_batch(runs, fetched)
+            is_throttled = portions.must_deliver_in_portions(runs, fetched)
             if is_throttled and acquired:
                 return acquired
             is_whole = fetched.start <= origin.first and origin.last < fetched.stop
@@ -216,7 +216,7 @@ class Deliveries:
         )
 
     def _group_runs_by_acquired_range(self, fetched_offsets: range) -> list[tuple[AcquiredRange, list[DeliveryRun]]]:
-        """Return the origins with offsets in a range, each with its runs."""
+        """Return the ranges acquired together that overlap `fetched_offsets`, each with its runs."""
         found: list[tuple[AcquiredRange, list[DeliveryRun]]] = []
         for run in self._runs:
             if run.origin.first < fetched_offsets.stop and run.origin.last >= fetched_offsets.start:
@@ -235,6 +235,7 @@ class Deliveries:
         self.drop_final_records()
 
     def _acquire_available_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[AcquiredRecords]:
+        """Acquire these offsets, which are all available; return them with their delivery counts."""
         taken = []
         for run in self._split_runs_at_bounds_and_list_them(first, last):
             run.state, run.count = DeliveryState.ACQUIRED, run.count + 1
@@ -253,7 +254,7 @@ class Deliveries:
         limits: ShareLimits,
         strict: bool,
     ) -> list[AcquiredRecords]:
-        """Acquire records that were never delivered, behind the end offset."""
+        """Acquire records behind the end offset, which were never delivered, up to the limit of record locks."""
         first = max(batch_bounds[0][0], self.end_offset)
         if first > last or records_left <= 0:
             return []
@@ -280,7 +281,7 @@ class Deliveries:
         return acquired
 
     def undo_acquisition(self, member_id: str, acquired_records: Iterable[AcquiredRecords]) -> None:
-        """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
+        """Undo an acquisition and its count of deliveries; records that the member no longer holds stay as they are."""
         for first, last, _ in acquired_records:
             for run in self._split_runs_at_bounds_and_list_them(
                 max(first, self.start_offset), min(last, self.end_offset - 1)
@@ -360,7 +361,7 @@ class Deliveries:
     def _end_acquisition_lock(
         self, run: DeliveryRun, acknowledge_type: AcknowledgeType, limits: ShareLimits
     ) -> StateBatch:
-        """End the lock of an acquired run, as its member says; of one whose lock ends by itself it says release."""
+        """End the lock of an acquired run as acknowledged; a lock that timed out counts as a release."""
         is_last = acknowledge_type == AcknowledgeType.RELEASE and run.count >= limits.deliveries
         run.state = DeliveryState.ARCHIVED if is_last else NEXT[acknowledge_type]
         if limits.has_dead_letters and (is_last or acknowledge_type == AcknowledgeType.REJECT):
@@ -374,7 +375,7 @@ class Deliveries:
     # --- the start offset ---------------------------------------------------------------------------
 
     def advance_start_offset(self, offset: int) -> bool:
-        """Pass over the records before `offset`, as the log begins there; return whether the start offset moved."""
+        """Drop the records before `offset`, where the log starts now; return whether the start offset moved."""
         if offset <= self.start_offset:
             return False
         if offset >= self.end_offset:
@@ -388,7 +389,7 @@ class Deliveries:
         return True
 
     def drop_final_records(self) -> None:
-        """Drop final records at the start, which moves the start offset, and join runs that are alike."""
+        """Drop acknowledged and archived records at the start, and merge runs with equal states."""
         kept: list[DeliveryRun] = []
         for run in self._runs:
             if not kept and run.state.is_final:
@@ -414,7 +415,7 @@ class Deliveries:
                 self._runs.insert(index + 1, self._runs[index].split_at_offset(offset))
 
     def _split_runs_at_bounds_and_list_them(self, first: int, last: int) -> list[DeliveryRun]:
-        """Return the runs of these in-flight offsets, cut so that they have no others."""
+        """Split runs at the bounds of these in-flight offsets; return the runs between."""
         if last < first:
             return []
         runs, start = self._runs, self._find_run_index(first)

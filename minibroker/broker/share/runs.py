@@ -132,11 +132,11 @@ class DeliveryRun:
         return rest
 
     def can_merge_with(self, other: DeliveryRun) -> bool:
-        """Return whether the two can be one run. What will be acknowledged stays apart."""
+        """Return whether the two neighbours have the same state and origin, and neither is acquired."""
         if self.state == DeliveryState.ACQUIRED or self.origin is not other.origin:
             return False
         return self.state == other.state and self.count == other.count
 
     def make_state_batch(self) -> StateBatch:
-        """Return the run as the share coordinator keeps it."""
+        """Return the run as a batch of the share coordinator's state."""
         return StateBatch(self.first, self.last, self.state, self.count)

@@ -121,7 +121,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Keep what has changed in a share partition. A value of -1 says nothing.
+        """Append changes of a share partition's state; a value of -1 changes nothing.
 
         Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `initialize_share_state`, or
         as `append_entries`.
@@ -153,7 +153,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         complete_count: int,
         batches: Iterable[StateBatch],
     ) -> None:
-        """Append an update, or now and then a snapshot, and apply it."""
+        """Append an update record, or after many of them a snapshot, and apply it."""
         batches = tuple(batches)
         after = state.make_updated_state(leader_epoch, start_offset, complete_count, batches)
         if after.updates > self.cluster.settings["share.coordinator.snapshot.update.records.per.snapshot"]:

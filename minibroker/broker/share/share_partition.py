@@ -105,6 +105,7 @@ class SharePartition:
         return self.deliveries.has_room_for_deliveries(self.limits)
 
     def _get_end_of_readable_records(self) -> int:
+        """Return the offset behind the records that the group may read: last stable offset or high watermark."""
         kept = self.partition.log
         return kept.last_stable_offset if self._reads_committed_only() else kept.high_watermark
 
@@ -114,7 +115,7 @@ class SharePartition:
     def acquire_records(
         self, member_id: str, region: Region, max_records: int, batch_size: int, *, strict: bool
     ) -> DeliveredBatches | None:
-        """Acquire records of the batches that `read` returned. Raises KafkaError."""
+        """Acquire records of a region from `read_region_to_acquire`; None if there are none. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
         headers = _list_batch_headers(
             region, deliveries.find_last_offset_to_acquire(min(max_records, limits.record_locks))
@@ -133,7 +134,7 @@ class SharePartition:
     def _archive_aborted_records(
         self, acquired_records: Sequence[AcquiredRecords], headers: Sequence[BatchHeader]
     ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
-        """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
+        """Archive the acquired records of aborted transactions; return the others, and the changed batches."""
         left: list[AcquiredRecords] = []
         changed: list[StateBatch] = []
         aborted = self._find_aborted_batches(headers)
@@ -170,7 +171,7 @@ class SharePartition:
     # --- what members say -------------------------------------------------------------------------
 
     def acknowledge_records(self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement]) -> AppendWait:
-        """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
+        """Apply acknowledgements, all or none; return the wait until they are durable. Raises KafkaError."""
         now_ms = int(self._cluster.clock.monotonic_ms())
         changed = self.deliveries.acknowledge_records(member_id, acknowledgements, self.limits, now_ms)
         if changed:
@@ -202,7 +203,7 @@ class SharePartition:
             log.error("%s cannot be kept: %s", self, error)
 
     def _persist_changed_batches(self, changed_batches: list[StateBatch]) -> AppendWait:
-        """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
+        """Write changed batches to the coordinator, and wake waiting fetches. Raises KafkaError, and closes itself.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
         """
@@ -224,6 +225,7 @@ class SharePartition:
             waiter.count_appended_bytes(self.partition, 0)
 
     def _close_or_write_dead_letters(self, failure: KafkaError | None) -> None:
+        """After a change of state is written, write the dead letters of given-up records; after a failure, close."""
         if failure is not None:
             log.error("%s could not be kept: %s", self, failure)
             self._shares.close_share_partition(self)
@@ -242,7 +244,7 @@ class SharePartition:
         self._cluster.clock.call_later(0, self._write_dead_letters)
 
     def _write_dead_letters(self) -> None:
-        """Write dead letters for what was given up, now that this is kept, and then archive it."""
+        """Write dead letters for the given-up records, whose state is durable now, and then archive them."""
         given_up, self.deliveries.given_up = self.deliveries.given_up, []
         if given_up and self._shares.find_share_partition(self.key) is self:
             archive = partial(self._archive_given_up_records, given_up)
@@ -256,7 +258,7 @@ class SharePartition:
     # --- locks ------------------------------------------------------------------------------------
 
     def _restart_lock_timer(self) -> None:
-        """Wait for the first lock to end."""
+        """Start the timer for the first acquisition lock that ends."""
         self._cancel_lock_timer()
         end_ms = self.deliveries.find_next_lock_end_ms()
         if end_ms is not None:
@@ -273,7 +275,7 @@ class SharePartition:
             self._timer = None
 
     def close_and_wake_waiters(self) -> None:
-        """End it: who waits looks again, and finds out why."""
+        """Stop the lock timer, and let waiting fetches find the share partition anew."""
         self._cancel_lock_timer()
         for waiter in list(self.waiters):
             waiter.notify_partition_changed()
@@ -299,7 +301,7 @@ def _is_aborted(header: BatchHeader, aborted_transactions: Mapping[int, Sequence
 def _cut_region_to_acquired(
     region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired_records: Sequence[AcquiredRecords]
 ) -> Region:
-    """Return the batches of a region that have acquired records, and those between."""
+    """Return the region from the first to the last batch with acquired records."""
     first, last = acquired_records[0].first, acquired_records[-1].last
     positions = [
         (position, position + header.size_bytes, header.last_offset)

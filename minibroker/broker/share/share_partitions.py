@@ -64,7 +64,7 @@ class ShareSession:
         self.connection = connection
 
     def move_partitions_to_end(self, partitions: Iterable[SharedPartition]) -> None:
-        """Let others come first the next time."""
+        """Move partitions that returned records to the end, so that others are read first the next time."""
         for one in partitions:
             if one in self.wanted:
                 self.wanted[one] = self.wanted.pop(one)
@@ -87,7 +87,7 @@ class SharePartitions:
         return self._open.get((key.topic_id, key.partition), {}).get(key.group_id)
 
     def find_or_open_share_partition(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
-        """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
+        """Return the share partition; read its state from the coordinator if it is not open under this leader epoch.
 
         As in Kafka, the coordinator learns where a new group begins with the first change. Raises KafkaError of the
         coordinator.
@@ -109,7 +109,7 @@ class SharePartitions:
         return made
 
     def _find_initial_start_offset(self, group_id: str, partition: Partition) -> Steps[int]:
-        """Return where a new group begins to read: `share.auto.offset.reset` says it."""
+        """Return the offset at which a new group begins to read, by `share.auto.offset.reset`."""
         reset, kept = str(get_group_config(self.cluster, group_id, OFFSET_RESET)), partition.log
         if reset == "earliest":
             return kept.log_start_offset
@@ -162,7 +162,7 @@ class SharePartitions:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def get_share_session(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return the session of a request with this epoch, and move it on.
+        """Return the session of a request with this epoch, and advance its epoch.
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """

@@ -21,7 +21,7 @@ class ShareKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """Return the key whose hash says which coordinator keeps the state."""
+        """Return the key (group:topic id:partition) whose hash determines the coordinator."""
         return f"{self.group_id}:{format_uuid(self.topic_id)}:{self.partition}"
 
 
@@ -45,7 +45,7 @@ class ShareState(NamedTuple):
     def make_updated_state(
         self, leader_epoch: int, start_offset: int, complete_count: int, batches: Iterable[StateBatch]
     ) -> ShareState:
-        """Return the state after an update, of which values of -1 leave what was there."""
+        """Return the state after an update; -1 as leader epoch or start offset leaves that as it was."""
         start = self.start_offset if start_offset == UNSET else start_offset
         return self._replace(
             leader_epoch=self.leader_epoch if leader_epoch == UNSET else leader_epoch,
@@ -100,7 +100,7 @@ def parse_state_batches(
 
 
 def combine_state_batches(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return batches without overlaps, in order, from the start offset on; neighbours that are alike are joined.
+    """Return batches without overlaps, in order, from `start_offset` on; equal neighbours are merged.
 
     Of batches that overlap, the one with more deliveries counts, then the one with the larger state, as in Kafka.
     """

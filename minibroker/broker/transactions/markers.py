@@ -56,12 +56,12 @@ class MarkerSender:
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send_markers(self, transaction: Transaction) -> None:
-        """Write the markers of a decided transaction, and then its completion."""
+        """Write the markers of a transaction whose end is decided, then complete it; retry until that succeeds."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._try_to_write_markers(transaction.transactional_id)
 
     def send_markers_soon(self, transaction: Transaction) -> None:
-        """Send markers as `send_markers` does, but from a timer."""
+        """Send markers as `send_markers` does, but in a later turn of the loop."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._try_to_write_markers_later(transaction.transactional_id, 0)
 
@@ -112,7 +112,7 @@ class MarkerSender:
         )
 
     def _complete_when_flushed(self, transaction: Transaction) -> None:
-        """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
+        """Complete the transaction once its markers are flushed, where that is required; retry if some are missing."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
@@ -186,6 +186,7 @@ class MarkerSender:
         partition: TopicPartition,
         code: ErrorCode,
     ) -> None:
+        """Remove a partition from `unmarked_partitions` if its marker is written or given up; else log the error."""
         if code in DONE:
             unmarked_partitions.discard(partition)
         elif code in GIVEN_UP:

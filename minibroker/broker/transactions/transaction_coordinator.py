@@ -232,6 +232,7 @@ class TransactionExpiry:
     def _repeat_for_each_transaction(
         self, interval_setting: str, process_transaction: Callable[[Transaction], None]
     ) -> None:
+        """Call `process_transaction` for each transaction at the interval that the setting gives."""
         cluster = self._coordinator.cluster
 
         def visit_all_transactions() -> None:

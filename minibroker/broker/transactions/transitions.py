@@ -65,7 +65,7 @@ def check_expected_producer(transaction: Transaction, expected: ExpectedIdAndEpo
 
 
 def _get_bumped_epochs(transaction: Transaction, expected: ExpectedIdAndEpoch) -> tuple[int, int]:
-    """Return the next epoch, and the one before it if the producer expected it."""
+    """Return the next producer epoch, and the last one if the producer has said which it has, else -1."""
     current = transaction.producer_epoch
     if expected is None:
         return current + 1, NO_EPOCH

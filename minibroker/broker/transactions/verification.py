@@ -60,6 +60,7 @@ def _add_or_verify_partition_locally(
     *,
     may_add: bool,
 ) -> AppendWait | None:
+    """Do as `add_or_verify_partition` at the coordinator in this process, with its own error codes."""
     node = transactions.find_coordinator_node(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
@@ -102,6 +103,7 @@ def verify_produced_batch(
 
 
 def _translate_error_for_version(error: KafkaError, api_version: int) -> KafkaError:
+    """Return the error as a Produce of this version reports it: a retriable code, or INVALID_TXN_STATE."""
     code = error.code
     if code in RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_THAT_JOINS):
         message = (

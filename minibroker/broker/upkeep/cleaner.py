@@ -84,7 +84,7 @@ class LogCleaner:
     # --- when -----------------------------------------------------------------------------------
 
     def _start_search_if_interval_is_over(self) -> None:
-        """Read the settings, and check the logs if it is time."""
+        """Start a search for due logs if `log.cleaner.backoff.ms` is over since the last one."""
         if self._closed:
             return
         clock, settings = self._cluster.clock, self._cluster.settings
@@ -99,7 +99,7 @@ class LogCleaner:
         clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._start_search_if_interval_is_over)
 
     def _start_search_for_due_logs(self) -> None:
-        """Find the logs that are due."""
+        """Check all logs in slices, and then clean those that are due."""
         if self._looking or self._closed:
             return
         self._looking = True
@@ -117,6 +117,7 @@ class LogCleaner:
     def _add_log_if_cleaning_due(
         self, partition: Partition, due_logs: list[tuple[float, Log]], ratios: list[float]
     ) -> None:
+        """Add the partition's dirty ratio to `ratios`, and its log to `due_logs` if it must be cleaned."""
         kept = partition.log
         if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
             return
@@ -135,7 +136,7 @@ class LogCleaner:
         self._begin_next_cleanings()
 
     def _measure_dirtiness(self, compacted_log: Log) -> LogDirtiness | None:
-        """Return the log's dirty share, or None if it may not be cleaned now."""
+        """Return how much of the log is dirty, or None if it cannot be cleaned now."""
         if (
             not compacted_log.is_open_and_online
             or compacted_log in self._uncleanable

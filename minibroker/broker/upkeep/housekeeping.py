@@ -96,7 +96,7 @@ class Housekeeping:
             kept.flush_soon()
 
     def _expire_offsets(self, callback: Then) -> None:
-        """Delete expired offsets, and groups that are then empty."""
+        """Delete expired offsets and empty groups, then call `callback`."""
         if GROUPS_TOPIC not in self._cluster.image.topics:
             callback()
             return
@@ -105,11 +105,11 @@ class Housekeeping:
         expire_offsets_of_all_groups(self._cluster.groups, callback)
 
     def _prune_share_states(self, callback: Then) -> None:
-        """Delete the records of delivery states that later ones replace."""
+        """Delete replaced records of share states, then call `callback`."""
         if SHARE_STATE_TOPIC not in self._cluster.image.topics:
             callback()
             return
-        partitions = self._cluster.share_states.log.list_local_partitions()
+        partitions = self._cluster.share_states.log.iterate_local_partitions()
         process_items_in_slices(self._cluster.clock, self._prune_share_state_records, partitions, callback)
 
     def _prune_share_state_records(self, partition: Partition) -> None:
@@ -137,7 +137,7 @@ class Housekeeping:
             log.error("leaders stay as they are: %s", error)
 
     def _remove_expired_tokens(self, callback: Then) -> None:
-        """Remove the delegation tokens that are past their expiry."""
+        """Remove expired delegation tokens, then call `callback`."""
         tokens = iter(list(self._cluster.image.tokens.by_id))
         process_items_in_slices(self._cluster.clock, self._remove_token_if_expired, tokens, callback)
 
@@ -150,6 +150,8 @@ class Housekeeping:
             log.error("the delegation token %s stays: %s", token_id, error)
 
     def _make_checkpoint_chore(self, checkpoint: str) -> Callable[[Then], None]:
+        """Return a chore that writes the checkpoint files of this name."""
+
         def write_checkpoint(callback: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
             callback()
@@ -159,6 +161,7 @@ class Housekeeping:
     # --- when -----------------------------------------------------------------------------------
 
     def _make_partition_chore(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
+        """Return a chore that calls `chore` for each partition with an open log here."""
         return lambda then: run_chore_on_each_partition(self._cluster, chore, then)
 
     def _repeat_chore(

@@ -256,7 +256,7 @@ class Faults(Interceptor):
     async def _apply_faults_to_request(self, call: Call, matching_faults: list[Fault]) -> Message | None:
         """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
 
-        Raises Unanswerable.
+        Raises UnanswerableRequest.
         """
         delay_ms = sum(fault.rule.delay_ms for fault in matching_faults)
         if delay_ms:
