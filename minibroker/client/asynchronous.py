@@ -93,7 +93,7 @@ class LoopLink(asyncio.BufferedProtocol):
             await self._writable.wait()
 
     async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
-        """Wait for the answer to a request."""
+        """Return the decoded answer to a request, once it has come."""
         if correlation_id in self.connection.answers:
             return self.connection.answers.pop(correlation_id)
         if self._error is not None:
@@ -121,7 +121,7 @@ class LoopLink(asyncio.BufferedProtocol):
         return self._transport
 
     def process_received_bytes(self, data: bytes | bytearray) -> None:
-        """Take bytes that the broker has sent to another protocol."""
+        """Process bytes of the broker that another protocol of the transport has received."""
         left = memoryview(data)
         while left:
             buffer = self.get_buffer(len(left))

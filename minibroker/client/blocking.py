@@ -125,7 +125,7 @@ class SocketLink:
         self._socket.sendall(data)
 
     async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
-        """Receive until the answer to a request has come."""
+        """Receive until the answer to a request has come, and return it decoded."""
         connection = self.connection
         deadline_s = time.monotonic() + timeout_s
         while correlation_id not in connection.answers:

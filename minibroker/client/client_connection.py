@@ -116,6 +116,7 @@ class Connection:
             self._filled = len(rest)
 
     def _decode_answer(self, frame: memoryview) -> None:
+        """Decode the frame of an answer, and put the answer into `answers`. Raises `ProtocolError`."""
         if not self.pending:
             raise ProtocolError("an answer without a request")
         request = self.pending.popleft()

@@ -30,7 +30,7 @@ NONCE_BYTES: Final = 24
 
 
 def authenticate_by_plain(username: str, password: str) -> MechanismExchange:
-    """Send name and password. The broker's answer is empty."""
+    """Yield the one message to send: name and password (RFC 4616). The broker's answer is empty."""
     yield f"\0{username}\0{password}".encode()
 
 

@@ -97,15 +97,18 @@ def _set_tls_versions(context: ssl.SSLContext, settings: dict[str, str]) -> None
 
 
 def _load_truststore(context: ssl.SSLContext, settings: dict[str, str], read_store: ReadStore | None) -> None:
+    """Load the certificates that `ssl.truststore.*` trusts, and `ssl.crl.location`. Raises `SettingError`."""
     _check_store_type("ssl.truststore", settings, is_pem="ssl.truststore.certificates" in settings or None)
     if "ssl.truststore.certificates" in settings:
-        _load_key_of_pem(context, "ssl.truststore.certificates", settings["ssl.truststore.certificates"])
+        _load_trusted_certificates(context, "ssl.truststore.certificates", settings["ssl.truststore.certificates"])
     if "ssl.truststore.location" in settings:
         path = settings["ssl.truststore.location"]
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
         else:
-            _load_key_of_pem(context, "ssl.truststore.location", _read_trusted_pem(path, settings, read_store))
+            _load_trusted_certificates(
+                context, "ssl.truststore.location", _read_trusted_pem(path, settings, read_store)
+            )
     if "ssl.crl.location" in settings:
         try:
             context.load_verify_locations(settings["ssl.crl.location"])
@@ -114,7 +117,8 @@ def _load_truststore(context: ssl.SSLContext, settings: dict[str, str], read_sto
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
-def _load_key_of_pem(context: ssl.SSLContext, name: str, pem: str) -> None:
+def _load_trusted_certificates(context: ssl.SSLContext, name: str, pem: str) -> None:
+    """Trust the certificates in a PEM text, the value of the setting `name`. Raises `SettingError`."""
     try:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
@@ -135,6 +139,7 @@ def _check_store_type(store: str, settings: dict[str, str], is_pem: bool | None)
 
 
 def _read_trusted_pem(path: str, settings: dict[str, str], read_store: ReadStore | None) -> str:
+    """Return the trusted certificates in a file as PEM, converted by `read_store` from another format."""
     data = _read_file("ssl.truststore.location", path)
     _check_store_type("ssl.truststore", settings, is_pem=PEM in data)
     if PEM in data:

@@ -282,6 +282,7 @@ class ClusterClient:
     async def _send_to_node(
         self, message: Message, node: NodeOrAddress, lowest: int, highest: int, timeout_ms: int
     ) -> SentRequest:
+        """Send a request to a node. A failure is kept in what is returned, for `wait` to raise."""
         api = get_api_name(message.api_key)
         try:
             link = await self._open_link(node, timeout_ms / 1000)
@@ -329,6 +330,7 @@ class ClusterClient:
             return link
 
     async def _connect_link(self, address: Address, timeout_s: float) -> NetworkLink:
+        """Return a new connection, negotiated and authenticated."""
         deadline_s = self._network.read_clock_s() + timeout_s
         try:
             link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
@@ -405,6 +407,7 @@ class ClusterClient:
         return address is not None and address not in self._reached and address not in self._bootstrap
 
     async def _request_leader(self, topic: str, partition: int) -> PartitionLeader:
+        """Ask for the leader of a partition. Raises `ClientError` if there is none."""
         for found in (await self.fetch_metadata([topic])).topics:
             if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.raise_if_error(found.error_code, f"topic {topic}")
@@ -419,6 +422,7 @@ class ClusterClient:
         return self._leaders[topic, partition]
 
     async def _request_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        """Ask for a coordinator, remember it, and return its id. Raises `ClientError`."""
         request = FindCoordinatorRequest(key=key, key_type=COORDINATOR_TYPES[kind])
         answer = await self.request(request, highest=_SINGLE_COORDINATOR_VERSION)
         self.raise_if_error(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)

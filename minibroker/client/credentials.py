@@ -112,6 +112,7 @@ def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) ->
 
 
 def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
+    """Return a source that gets tokens from an endpoint by client credentials. Raises `SettingError`."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}

@@ -23,7 +23,7 @@ class NetworkLink(Protocol):
         """Send bytes."""
 
     async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
-        """Wait for the answer to a request."""
+        """Return the decoded answer to a request, once it has come."""
 
     def is_open(self) -> bool:
         """Return whether an idle connection can still be used."""

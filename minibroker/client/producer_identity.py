@@ -48,7 +48,7 @@ class ProducerIdentity:
         return self._sequences.get(partition, 0)
 
     def advance_sequence(self, partition: Partition, records: int) -> None:
-        """Count records that a partition has."""
+        """Add the number of records that were written to a partition's next sequence."""
         self._sequences[partition] = self.get_next_sequence(partition) + records & MAX_SEQUENCE
 
     def add_partition_to_transaction(self, partition: Partition) -> None:

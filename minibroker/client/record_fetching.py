@@ -134,6 +134,7 @@ class RecordReader:
         return answers
 
     def _send_fetch(self, node_id: int, partitions: list[Partition], wait_ms: int) -> SentRequest:
+        """Send a Fetch for the next records of these partitions to their leader."""
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for topic, index in partitions:
             by_topic[topic].append(

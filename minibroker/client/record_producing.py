@@ -150,6 +150,7 @@ class RecordWriter:
             self._formats = self._formats[1:]
 
     def _send_batch_once(self, partition: int, records: list[Record]) -> SentRequest:
+        """Send a batch to the partition's leader. A failure is kept in what is returned."""
         magic, lowest, highest = self._formats[0]
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
@@ -183,7 +184,7 @@ class RecordWriter:
         return memoryview(batch)
 
     def _await_or_retry_batch(self, batch: OutgoingBatch, deadline_s: float) -> bool:
-        """Wait for what becomes of a batch. Report it, or return that it is to be sent again."""
+        """Wait for a batch's answer. Return True if it must be sent again; else report it, or queue its halves."""
         queue = self._waiting[batch.partition]
         try:
             first_offset = self._await_acknowledgement(batch, max(1, int((deadline_s - time.monotonic()) * 1000)))

@@ -50,30 +50,31 @@ class LabClient:
         self.client: AsyncClient
 
     def describe(self) -> dict[str, Any]:
-        """Return what the page shows."""
+        """Return the fields of the client's row on the page."""
         shown = ("number", "kind", "client_id", "topic", "name", "state", "said", "count")
         return {name: getattr(self, name) for name in shown}
 
     def start(self) -> None:
-        """Begin, if it does not run."""
+        """Start the client, unless it runs."""
         if self._task is None or self._task.done():
             self._stopping.clear()
             self.state, self.said = ClientState.RUNS, ""
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Let it end as a program does."""
+        """Let the client finish its round and `tear_down`; wait until it has."""
         if self._task is not None:
             self._stopping.set()
             await asyncio.wait([self._task])
 
     def kill(self) -> None:
-        """Cut its connections; it says no goodbye."""
+        """Cut the client's connections, without `tear_down`."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self.state = ClientState.KILLED
 
     async def _run(self) -> None:
+        """Connect and work in rounds until the client is stopped. An error ends it, and is kept for the page."""
         settings = {"bootstrap.servers": self._servers, "client.id": self.client_id}
         try:
             async with AsyncClient(ClientSettings(settings)) as self.client:
@@ -86,19 +87,19 @@ class LabClient:
             self.state, self.said = ClientState.FAILED, str(error) or type(error).__name__
 
     async def set_up(self) -> None:
-        """Do what comes first."""
+        """Prepare the first round, for example by joining a group."""
 
     async def run_one_round(self) -> None:
-        """Do a part of the work, for about a second."""
+        """Write or read once, and wait for the next round."""
         raise NotImplementedError
 
     async def tear_down(self) -> None:
-        """Say goodbye."""
+        """End the work cleanly after the last round, for example by leaving a group."""
 
     # --- for those that are built on it
 
     async def wait_for_next_round(self) -> None:
-        """Wait until the next turn, or until it is to stop."""
+        """Wait for a second, or until the client is to stop."""
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._stopping.wait()
@@ -142,7 +143,7 @@ class LabClients:
         self._made = 0
 
     def describe_all(self) -> list[dict[str, Any]]:
-        """Return what the page shows, in the order in which they were made."""
+        """Return the fields of each client's row on the page, in the order in which they were made."""
         return [each.describe() for each in self._clients.values()]
 
     def add(self, kind: str, topic: str, name: str = "") -> LabClient:

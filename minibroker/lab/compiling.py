@@ -21,7 +21,7 @@ SOURCE: Final = ".py"
 
 
 def compile_archive(source: str, target: str, *, keeps_source: bool) -> None:
-    """Write an archive again, with compiled modules where they are loaded from it."""
+    """Copy a zip archive, and compile the modules that this process has loaded from it."""
     loaded = {str(getattr(module, "__file__", None)) for module in sys.modules.values()}
     with zipfile.ZipFile(source) as given, zipfile.ZipFile(target, "w") as made:
         for name in sorted(name for name in given.namelist() if not name.startswith(WITHOUT)):
@@ -47,7 +47,7 @@ def add_entry(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _compile_module(source: bytes, path: str) -> bytes:
-    """Return what a file of a compiled module has."""
+    """Return the content of a .pyc file."""
     code = marshal.dumps(compile(source, path, "exec", dont_inherit=True))
     flags = UNCHECKED.to_bytes(4, "little")
     return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(source) + code

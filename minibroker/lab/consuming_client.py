@@ -50,12 +50,14 @@ class Consumer(LabClient):
     kind = "consumer"
 
     async def set_up(self) -> None:
+        """Create the topic if there is none, and join the group."""
         self._member, self._generation = NO_MEMBER, -1
         self._positions: dict[Partition, int] = {}
         await self.find_partitions()
         await self._join_group()
 
     async def run_one_round(self) -> None:
+        """Send a heartbeat, fetch records and commit; or join the group again if it has rebalanced."""
         heartbeat = HeartbeatRequest(group_id=self.name, generation_id=self._generation, member_id=self._member)
         if await self._rejoin_if_left_behind(await self.send_request_to_coordinator("group", heartbeat)):
             return
@@ -68,6 +70,7 @@ class Consumer(LabClient):
         await self.wait_for_next_round()
 
     async def tear_down(self) -> None:
+        """Leave the group."""
         leaving = LeaveGroupRequest.MemberIdentity(member_id=self._member)
         await self.send_request_to_coordinator(
             "group", LeaveGroupRequest(group_id=self.name, member_id=self._member, members=[leaving])
@@ -76,7 +79,7 @@ class Consumer(LabClient):
     # --- membership
 
     async def _rejoin_if_left_behind(self, answer: Any) -> bool:
-        """Join again if the answer says that the group goes on without this member. Raises ClientError."""
+        """Join again if the answer says that the group goes on without this member; return whether it did."""
         if not self._has_to_rejoin(answer):
             return False
         await self._join_group()
@@ -92,13 +95,13 @@ class Consumer(LabClient):
         return True
 
     async def _join_group(self) -> None:
-        """Join until the group has a share for this member."""
+        """Ask to join until the member has an assignment, or is to stop."""
         self.said = "joins the group"
         while not self._stopping.is_set() and not await self._try_to_join():
             pass
 
     async def _try_to_join(self) -> bool:
-        """Ask to join; return whether that was enough."""
+        """Send JoinGroup and SyncGroup once; return whether the member has an assignment now."""
         subscription = encode_message_with_version(ConsumerProtocolSubscription(topics=[self.topic]))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
         joined = await self.send_request_to_coordinator(
@@ -121,7 +124,7 @@ class Consumer(LabClient):
         return await self._sync_group(joined)
 
     async def _sync_group(self, join_response: Any) -> bool:
-        """Learn which partitions are ours, as the leader says; return whether the group still has this member."""
+        """Send SyncGroup, and take the assigned partitions; return False if the member must join again."""
         synced = await self.send_request_to_coordinator(
             "group",
             SyncGroupRequest(
@@ -137,10 +140,11 @@ class Consumer(LabClient):
         )
         if self._has_to_rejoin(synced):
             return False
-        await self._fetch_start_offsets(decode_assignment(synced.assignment))
+        await self._set_positions_to_committed_offsets(decode_assignment(synced.assignment))
         return True
 
     async def _assign_partitions(self, members: Sequence[Any]) -> list[Any]:
+        """Return the assignments of all members, which this one makes as the group's leader."""
         topics = {each.member_id: decode_subscription(each.metadata) for each in members}
         wanted = sorted({topic for some in topics.values() for topic in some})
         found = (await self.retry_until_done(lambda: self.client.fetch_metadata(wanted))).topics
@@ -152,8 +156,8 @@ class Consumer(LabClient):
 
     # --- offsets
 
-    async def _fetch_start_offsets(self, partitions: list[Partition]) -> None:
-        """Read from where the group is, or else from the beginning."""
+    async def _set_positions_to_committed_offsets(self, partitions: list[Partition]) -> None:
+        """Set the position in each partition to the group's committed offset, or to 0 if there is none."""
         self._positions = dict.fromkeys(partitions, 0)
         if not partitions:
             return
@@ -187,7 +191,7 @@ class Consumer(LabClient):
     # --- records
 
     async def _fetch_from_leaders(self) -> None:
-        """Read what there is of our partitions, from each leader."""
+        """Fetch what is new in the assigned partitions, from each leader."""
         by_leader: dict[int, list[Any]] = defaultdict(list)
         for partition, offset in self._positions.items():
             leader = await self.client.find_leader(partition)
@@ -202,6 +206,7 @@ class Consumer(LabClient):
         await asyncio.gather(*(self._fetch_from_leader(node_id, some) for node_id, some in by_leader.items()))
 
     async def _fetch_from_leader(self, node_id: int, partitions: list[Any]) -> None:
+        """Fetch from one leader, and count the records."""
         request = FetchRequest(
             max_wait_ms=WAIT_MS,
             min_bytes=1,
@@ -217,6 +222,7 @@ class Consumer(LabClient):
                 self._count_fetched_records(each)
 
     def _count_fetched_records(self, answer: Any) -> None:
+        """Count the committed records in a partition's answer, and move the position behind them."""
         partition = self.topic, answer.partition_index
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions[partition] = max(0, answer.log_start_offset)

@@ -60,7 +60,7 @@ class LabDesk:
         self.clients.add(Consumer.kind, FIRST_TOPIC, FIRST_GROUP)
 
     async def open_file(self, path: Path) -> None:
-        """Start with what a file holds: a broker with its logs, or the frames alone.
+        """Serve what a file holds: a broker with its logs, or the frames alone.
 
         Logs that no broker can start with are shown as files. Raises LabFileError, FlowError.
         """
@@ -80,6 +80,7 @@ class LabDesk:
             self.app = make_app_for_exchanges(opened.frames, shown, self._closing, logs)
 
     async def _serve_broker(self, broker: LabBroker, frames: Iterable[Exchange] = ()) -> None:
+        """Start a broker and serve its control and the lab's routes. Its journal begins with `frames`."""
         await broker.astart()
         self.clients = LabClients(lambda: broker.bootstrap_servers, KINDS)
         broker.journal.on()
@@ -88,7 +89,7 @@ class LabDesk:
         broker.journal.add_exchanges(frames)
 
     def process_page_message(self, message: Mapping[str, Any]) -> None:
-        """Take a message of the page."""
+        """Begin to answer a request of the page, or end an answer that it wants no more of."""
         if "stop" in message:
             answering = self._answering.get(message["stop"])
             if answering is not None:
@@ -101,11 +102,12 @@ class LabDesk:
         )
 
     def start_answer(self, number: int, request: Request) -> None:
-        """Answer a request, in pieces."""
+        """Answer the request with this number in a task, which posts the answer to the page in pieces."""
         answering = self._answering[number] = asyncio.ensure_future(self._answer_request(number, request))
         answering.add_done_callback(lambda _: self._answering.pop(number, None))
 
     async def _answer_request(self, number: int, request: Request) -> None:
+        """Post an answer to the page: its head, its pieces and its end."""
         answer = await self.app.answer(request)
         kind = {"content-type": answer.kind} if answer.kind else {}
         self._tell({"id": number, "status": answer.status, "headers": {**kind, **answer.headers}})
@@ -127,7 +129,7 @@ def _read_cluster_identity(logs: Path) -> dict[str, str]:
 
 
 def install_threads_and_network() -> None:
-    """Give this process what a tab lacks. Call it in the running event loop, before anything connects."""
+    """Replace threads and sockets, which a tab lacks. Call it in the running loop, before anything connects."""
     threads.run_threads_synchronously()
     MemoryNetwork(asyncio.get_running_loop()).replace_sockets()
 

@@ -134,6 +134,7 @@ class _ArchiveReader:
 
 
 def _unpack_entries(archive_reader: _ArchiveReader, name: str, directory: Path) -> OpenedLabFile:
+    """Write the logs of an archive into the directory; return its frames. Raises LabFileError, FlowError."""
     frames: list[Exchange] = []
     if FRAMES in archive_reader.entries:
         lines = io.BytesIO(archive_reader.read(FRAMES))

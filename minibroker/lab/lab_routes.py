@@ -43,7 +43,7 @@ class LabRegistry(RegistryVerbs):
     """The registry of a broker, which no server serves."""
 
     async def start(self) -> None:
-        """Make it: its application answers from now on."""
+        """Make the registry, whose application answers from now on."""
         self.get_or_make_running_registry()
 
     async def answer(self, request: Request) -> Answer:
@@ -105,7 +105,7 @@ class CodeCell:
         return text if more <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {more:,} more characters"
 
     async def _evaluate_last_expression(self, code: str, name: str) -> Any:
-        """Return the value of the last statement, if it is an expression."""
+        """Run the code; return the value of its last statement if that is an expression, else None."""
         tree = ast.parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         await self._run_code_and_await_result(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
@@ -116,6 +116,7 @@ class CodeCell:
         )
 
     async def _run_code_and_await_result(self, code: Any) -> Any:
+        """Run compiled code with the names of the cell; await its result if it is a coroutine."""
         result = eval(code, self.names)
         return await result if inspect.iscoroutine(result) and code.co_flags & inspect.CO_COROUTINE else result
 

@@ -37,7 +37,7 @@ class MemoryNetwork:
         self._ports = count(FIRST_FREE_PORT)
 
     def replace_sockets(self) -> None:
-        """Replace the sockets of this process, and the ways of the loop to connect them."""
+        """Let the module `socket` and the event loop use this network in place of the system's."""
         network = self
 
         class Bound(MemorySocket):
@@ -229,6 +229,7 @@ class MemoryTransport(asyncio.Transport):
     # --- from the other end
 
     def _queue_received_data(self, data: bytes | None) -> None:
+        """Keep data of the other end, None for its end of stream, and deliver it soon."""
         self._inbox.append(data)
         self._inbox_bytes += len(data or b"")
         self._schedule_delivery()
@@ -254,6 +255,7 @@ class MemoryTransport(asyncio.Transport):
         self.other._resume_writing_if_drained()
 
     def _fill_protocol_buffers(self, data: bytes) -> None:
+        """Copy bytes into the protocol's buffers; keep the rest if it pauses reading."""
         left = memoryview(data)
         while left and not self._is_closing:
             if self._is_reading_paused:

@@ -29,9 +29,11 @@ class Producer(LabClient):
     kind = "producer"
 
     async def set_up(self) -> None:
+        """Find the topic's partitions; create the topic if there is none."""
         self._of_topic = await self.find_partitions()
 
     async def run_one_round(self) -> None:
+        """Append a record to the next partition, and wait for the next round."""
         partition = self._of_topic[self.count % len(self._of_topic)]
         offset = await self.retry_until_done(lambda: self.produce_record(partition))
         self.count += 1
@@ -39,7 +41,7 @@ class Producer(LabClient):
         await self.wait_for_next_round()
 
     async def produce_record(self, partition: Partition, **of_producer: Any) -> int:
-        """Append a record; return its offset. Raises ClientError."""
+        """Append a record, in a batch with these arguments of `build_batch`; return its offset. Raises ClientError."""
         name = NAMES[self.count % len(NAMES)]
         record = Record(timestamp=time.time_ns() // 1_000_000, key=name.encode(), value=f"{self.count}".encode())
         batch = memoryview(build_batch([record], **of_producer))
@@ -66,6 +68,7 @@ class TransactionalProducer(Producer):
     kind = "transactional-producer"
 
     async def set_up(self) -> None:
+        """Get a producer id and an epoch, which fences an older producer of the transactional id."""
         await super().set_up()
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
         answer = await self.send_request_to_coordinator("transaction", request)
@@ -77,6 +80,7 @@ class TransactionalProducer(Producer):
         self.said = f"producer id {self._id}, epoch {self._epoch}"
 
     async def run_one_round(self) -> None:
+        """Append a record to each partition in a transaction, and end it: every fourth is aborted."""
         self._transactions += 1
         for partition in self._of_topic:
             await self._add_partition_to_transaction(partition)
@@ -90,10 +94,12 @@ class TransactionalProducer(Producer):
         await self.wait_for_next_round()
 
     async def tear_down(self) -> None:
+        """Abort the transaction, if one is open."""
         if self._is_open:
             await self._end_transaction(commits=False)
 
     async def _produce_in_transaction(self, partition: Partition) -> int:
+        """Append a record with the partition's next sequence; return its offset."""
         sequence = self._sequences[partition]
         of_producer = {"producer_id": self._id, "producer_epoch": self._epoch, "base_sequence": sequence}
         return await self.produce_record(partition, transactional=True, **of_producer)

@@ -123,6 +123,7 @@ def _write_file_list(folder: Path, wheels: list[str]) -> None:
 
 
 def _write_version(folder: Path) -> None:
+    """Write a hash of all files into the service worker, by which browsers notice a new version."""
     digest = hashlib.sha256()
     for path in _list_files(folder):
         digest.update(path.read_bytes())

@@ -196,10 +196,10 @@ class Message(Struct):
     def decode_in_steps(
         cls, data: memoryview, version: int, position: int, allowance_bytes: int
     ) -> Steps[tuple[Self, LongArrays]]:
-        """Read a message at `position`, in steps of a thousand items.
+        """Read a message at `position`, in steps of a thousand items. Return it, and its arrays of more than these.
 
-        Return it, and its arrays of more than a thousand items, which should also be freed in steps. Raises
-        MalformedMessage, also for more items than Kafka accepts, or more than fit into `allowance_bytes` of memory.
+        Such arrays should also be freed in steps. Raises MalformedMessage, also for more items than Kafka accepts, or
+        more than fit into `allowance_bytes` of memory.
         """
         read = cls._step_readers.get(version)
         if read is None:
@@ -213,9 +213,9 @@ class Message(Struct):
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
-        """Append the message's bytes to `out`, in steps of some hundred items. Return its long arrays.
+        """Append the message's bytes to `out`, in steps of some hundred items. Return its arrays of more than these.
 
-        Raises AnswerTooLarge if `out` grows beyond `limit_bytes`.
+        Such arrays should also be freed in steps. Raises AnswerTooLarge if `out` grows beyond `limit_bytes`.
         """
         write = self._step_writers.get(version)
         if write is None:
@@ -257,6 +257,7 @@ class Message(Struct):
 
     @classmethod
     def _compile_reader(cls, version: int) -> Any:
+        """Generate, compile and cache the function that reads a version."""
         cls.check_version(version)
         made = compile_function(
             generate_reader(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}"
@@ -266,6 +267,7 @@ class Message(Struct):
 
     @classmethod
     def _compile_writer(cls, version: int) -> Any:
+        """Generate, compile and cache the function that writes a version."""
         cls.check_version(version)
         made = compile_function(
             generate_writer(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}"

@@ -117,7 +117,7 @@ def list_messages() -> list[type[Message]]:
 
 
 def list_message_names() -> list[str]:
-    """Return all names that may be asked for: messages, APIs, and the parts of records."""
+    """Return all names that may be asked for: messages, APIs, and the structs of records."""
     names = {message.__name__ for message in list_messages()}
     names |= {name.removesuffix("Request") for name in names}
     return sorted(names.union(*(struct.names for struct in STRUCTS)))
@@ -138,12 +138,12 @@ def describe_fields(message: type[Message], version: int) -> list[FieldRow]:
 
 
 def find_record_structs(name: str) -> list[RecordStruct]:
-    """Return the part of records of a name, "RecordBatch" or "MessageSet", if there is one. Case does not matter."""
+    """Return the structs of records with this name, such as "RecordBatch": one or none. Case does not matter."""
     return [struct for struct in STRUCTS if name.lower() in map(str.lower, struct.names)]
 
 
 def describe_record_fields(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
-    """Return the fields of a part of records. Nested fields follow the field that contains them."""
+    """Return the fields of a struct of records. Nested fields follow the field that contains them."""
     nested = {f"[]{each.type}": each for each in STRUCTS}
     rows: list[FieldRow] = []
     for field in struct.fields:
@@ -176,6 +176,7 @@ def format_versions(versions: range, newest: int) -> str:
 
 
 def _describe_struct_fields(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
+    """Return the rows of a struct's fields, each followed by those of its nested fields."""
     shape = make_struct_layout(struct, version, version in message.flexible)
     rows: list[FieldRow] = []
     for place in shape.body + shape.tagged:
@@ -189,6 +190,7 @@ def _describe_struct_fields(struct: type, message: type[Message], version: int, 
 def _describe_field(
     versioned_field: FieldInVersion, struct: type, message: type[Message], version: int, depth: int
 ) -> FieldRow:
+    """Return the row of one field in a version."""
     field = versioned_field.field
     told = find_field_background(field.name, struct, message)
     return FieldRow(
@@ -215,7 +217,7 @@ class FieldBackground(NamedTuple):
 
 @cache
 def find_field_background(name: str, struct: type, message: type[Message]) -> FieldBackground:
-    """Return what is known of a field of `struct`, which is the message, or a part of it."""
+    """Return versions, meaning and KIP of a field of `struct`, which is the message, or a part of it."""
     (field,) = (each for each in list_declared_fields(struct) if each.name == name)
     present, (first, kip) = field.facts.present, _find_first_versions_of_structs(message)[struct]
     if present.start > first:
@@ -252,6 +254,7 @@ def _find_first_versions_of_structs(message: type[Message]) -> Mapping[type, tup
 
 
 def _format_default(field: Field) -> str:
+    """Return a field's default as Python writes it."""
     maker = get_default_factory(field)
     if maker is not None:
         return "[]" if maker is list else f"{maker.__name__}()"
@@ -260,6 +263,7 @@ def _format_default(field: Field) -> str:
 
 
 def format_type(field_type: FieldType) -> str:
+    """Return a type as Kafka's documentation names it, such as "[]string"."""
     if field_type.item is not None:
         return f"[]{format_type(field_type.item)}"
     return field_type.struct.__name__ if field_type.struct is not None else _TYPES.get(field_type.code, field_type.code)

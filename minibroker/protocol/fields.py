@@ -133,6 +133,7 @@ def _parse_annotation(annotation: Any) -> tuple[FieldType, bool]:
 
 
 def _parse_field_kind(annotation: Any) -> FieldType:
+    """Return the kind of an annotation. Raises TypeError for a type that Kafka's protocol lacks."""
     if get_origin(annotation) is Annotated:
         return FieldType(get_args(annotation)[1])
     if get_origin(annotation) is list:
@@ -150,15 +151,16 @@ def get_default_factory(field: Field) -> Callable[[], Any] | None:
         return None
     if field.kind.code == "array":
         return list
-    return None if _is_none_if_absent(field) else field.kind.struct
+    return None if _has_none_as_absent_default(field) else field.kind.struct
 
 
 def get_default_value(field: Field) -> Any:
     """Return a field's default if all instances can share it."""
     if field.facts.default is not ...:
         return field.facts.default
-    return None if _is_none_if_absent(field) else _EMPTY.get(field.kind.code, 0)
+    return None if _has_none_as_absent_default(field) else _EMPTY.get(field.kind.code, 0)
 
 
-def _is_none_if_absent(field: Field) -> bool:
+def _has_none_as_absent_default(field: Field) -> bool:
+    """Return whether a field is None if it is absent, and never null on the wire: an optional tagged struct."""
     return field.kind.code == "struct" and field.facts.tag >= 0 and field.optional and not field.facts.nullable

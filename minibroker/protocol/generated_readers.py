@@ -108,6 +108,7 @@ class _ReaderGenerator:
         return name
 
     def _generate_default_lines(self, name: str, layout: StructLayout) -> None:
+        """Add the lines that set absent and tagged fields to their defaults."""
         for field in [*layout.absent, *(place.field for place in layout.tagged)]:
             maker = get_default_factory(field)
             if maker is None:
@@ -119,6 +120,7 @@ class _ReaderGenerator:
     def _generate_tagged_fields_lines(
         self, struct_variable: str, tagged: tuple[FieldInVersion, ...], outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that read a struct's tagged fields."""
         add, block = self.source.add_line, self.source.add_block_with_head
         self._generate_length_lines("B")
         if not tagged:
@@ -153,6 +155,7 @@ class _ReaderGenerator:
                     add(f"raise bad_tag_size({tag}, pos, {stop})")
 
     def _generate_tag_count_lines(self) -> None:
+        """Add the lines that read the rest of the number of tagged fields, whose first byte is `n`."""
         self._generate_long_varint_lines("read_varint")
         if self.in_steps:
             self.source.add_line("left -= n")
@@ -184,6 +187,7 @@ class _ReaderGenerator:
     def _generate_field_lines(
         self, versioned_field: FieldInVersion, target: str, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that read a field into `target`; one of fixed size is only collected."""
         kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((target, kind.code, self.source.current_field_path, kind.size_bytes))
@@ -197,6 +201,7 @@ class _ReaderGenerator:
     def _generate_nested_struct_lines(
         self, struct: type, target: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that read a struct in a field, or null, into `target`."""
         if not versioned_field.nullable:
             self.source.add_line(f"{target} = {self.generate_struct_lines(struct, outer_variables)}")
             return
@@ -219,26 +224,29 @@ class _ReaderGenerator:
             self._generate_long_varint_lines("read_string_length" if field_type.code == "string" else "read_varint")
             self.source.add_line("n -= 1")
         if not nullable:
-            self._generate_bytes_or_text_lines(field_type, target, compact, nullable, outer_variables)
+            self._generate_lines_after_length(field_type, target, compact, nullable, outer_variables)
             return
         with self.source.add_block_with_head("if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.add_block_with_head("else:"):
-            self._generate_bytes_or_text_lines(field_type, target, compact, nullable, outer_variables)
+            self._generate_lines_after_length(field_type, target, compact, nullable, outer_variables)
 
-    def _generate_bytes_or_text_lines(
+    def _generate_lines_after_length(
         self, field_type: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that read `n` bytes, or an array of `n` items, into `target`."""
         if field_type.item is None:
             self._generate_sliced_bytes_lines(field_type, target, nullable)
         else:
             self._generate_array_lines(field_type.item, target, compact, nullable, outer_variables)
 
     def _generate_long_varint_lines(self, function: str) -> None:
+        """Add the lines that read a varint of more than the byte `n` by `function`."""
         with self.source.add_block_with_head("if n > 127:"):
             self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
     def _generate_sliced_bytes_lines(self, field_type: FieldType, target: str, nullable: bool) -> None:
+        """Add the lines that slice `n` bytes from the data into `target`."""
         add = self.source.add_line
         add("stop = pos + n")
         with self.source.add_block_with_head("if stop > end:" if nullable else "if not pos <= stop <= end:"):
@@ -249,6 +257,7 @@ class _ReaderGenerator:
     def _generate_array_lines(
         self, item: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that check the count `n`, and read an array into `target`."""
         add = self.source.add_line
         least = measure_smallest_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
@@ -282,6 +291,7 @@ class _ReaderGenerator:
             self.source.add_line("raise too_costly(n)")
 
     def _make_fixed_array_expression(self, letter: str) -> str:
+        """Return the expression that reads `n` items of this `struct` code."""
         if letter == "16s":
             return "read_uuids(data, pos, n)"
         few = self.source.bind_codec_methods_for_few_items("unpack_from", letter)
@@ -290,6 +300,7 @@ class _ReaderGenerator:
     def _generate_array_item_lines(
         self, item: FieldType, items: str, compact: bool, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that read an item and append it to the list named `items`."""
         if item.struct is not None:
             name = self.generate_struct_lines(item.struct, outer_variables)
             self.generate_lines_of_collected_fields()

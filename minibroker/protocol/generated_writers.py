@@ -92,6 +92,7 @@ class _WriterGenerator:
     def _generate_tagged_fields_lines(
         self, tagged: tuple[FieldInVersion, ...], name: str, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that write a struct's tagged fields, except those with their default."""
         tests = {place: self._make_default_comparison(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
         unknown = choose_free_name("unknown", outer_variables)
@@ -114,12 +115,14 @@ class _WriterGenerator:
             self._generate_unknown_tags_line(unknown, last, TAGS_END)
 
     def _generate_unknown_tags_line(self, unknown: str, after_tag: int, before_tag: int) -> None:
+        """Add the line that writes unknown fields, kept from reading, whose tags are between two others."""
         if self.keeps_tags and before_tag - after_tag > 1:
             self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after_tag}, {before_tag})")
 
     def _generate_tagged_field_lines(
         self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that write one tagged field, with its tag and size."""
         outer, self.out = self.out, choose_free_name("section", (*outer_variables, self.out))
         self.source.add_line(f"{self.out} = bytearray()")
         self._generate_field_lines(versioned_field, value, (*outer_variables, self.out))
@@ -143,6 +146,7 @@ class _WriterGenerator:
         return f"{value} is not None"
 
     def _bind_default_struct(self, struct: Any) -> str:
+        """Return the name by which the lines refer to a struct with its defaults."""
         return self.source.bind_object_to_name(f"default_{convert_to_snake_case(struct.__name__)}", struct())
 
     # --- runs of fixed size ---
@@ -168,6 +172,7 @@ class _WriterGenerator:
             self.source.add_line(f"{self.out} += {self._make_struct_pack_expression(run)}")
 
     def _make_struct_pack_expression(self, values_and_letters: list[tuple[str, str]]) -> str:
+        """Return the expression that packs values by their `struct` codes in one call."""
         values = ", ".join(value for value, _ in values_and_letters if value)
         return f"{self.source.bind_codec_method('pack', ''.join(letter for _, letter in values_and_letters))}({values})"
 
@@ -176,6 +181,7 @@ class _WriterGenerator:
     def _generate_field_lines(
         self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that write a field; one of fixed size is only collected."""
         kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((value, kind.code))
@@ -189,6 +195,7 @@ class _WriterGenerator:
     def _generate_nested_struct_lines(
         self, struct: type, value: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that write a struct in a field, or null."""
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*outer_variables, *waiting))
         self.source.add_line(f"{name} = {value}")
@@ -214,6 +221,7 @@ class _WriterGenerator:
             self._generate_bytes_lines(field_type.code, value, compact, nullable)
 
     def _generate_bytes_lines(self, code: str, value: str, compact: bool, nullable: bool) -> None:
+        """Add the lines that write bytes or text after their length."""
         add = self.source.add_line
         letter = "B" if compact else "h" if code == "string" else "i"
         one = " + 1" if compact else ""
@@ -231,6 +239,7 @@ class _WriterGenerator:
         add(f"{self.out} += raw")
 
     def _generate_records_lines(self, value: str, compact: bool, nullable: bool) -> None:
+        """Add the lines that write records, bytes or a region of a file, after their length."""
         add, block = self.source.add_line, self.source.add_block_with_head
         one = " + 1" if compact else ""
         add(f"value = {value}")
@@ -250,6 +259,7 @@ class _WriterGenerator:
     def _generate_array_lines(
         self, item: FieldType, value: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
     ) -> None:
+        """Add the lines that write an array after its count."""
         add = self.source.add_line
         items = choose_free_name(value.rpartition(".")[2], outer_variables)
         add(f"{items} = {value}")
@@ -281,6 +291,7 @@ class _WriterGenerator:
                 self._generate_lines_of_value_with_length(item, name, compact, False, (*outer_variables, items, name))
 
     def _generate_pause_lines(self) -> None:
+        """Add the lines that count an item, and yield once the step has written enough of them."""
         add = self.source.add_line
         add("left -= 1")
         with self.source.add_block_with_head("if left < 0:"):
@@ -290,6 +301,7 @@ class _WriterGenerator:
             add(f"left = {WRITTEN_ITEMS - 1}")
 
     def _make_fixed_array_expression(self, letter: str, items: str) -> str:
+        """Return the expression that packs all `items`, of this `struct` code."""
         if letter == "16s":
             return f'b"".join({items})'
         few = self.source.bind_codec_methods_for_few_items("pack", letter)

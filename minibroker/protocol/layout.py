@@ -61,6 +61,7 @@ def measure_smallest_struct_bytes(struct: type, version: int, flexible: bool) ->
 
 
 def _measure_smallest_field_bytes(versioned_field: FieldInVersion, version: int, flexible: bool) -> int:
+    """Return the smallest size of a field in a version."""
     kind = versioned_field.kind
     if kind.is_fixed:
         return kind.size_bytes
@@ -86,6 +87,7 @@ def estimate_item_memory_bytes(item: FieldType, version: int, flexible: bool) ->
 
 
 def _estimate_object_memory_bytes(field_type: FieldType, version: int, flexible: bool) -> int:
+    """Return the memory of an empty value of this type, with the structs inside of it."""
     if field_type.item is not None:
         return _LIST_BYTES
     if field_type.code == "records":

@@ -54,6 +54,7 @@ def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
 
 
 def _iterate_points_of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
+    """Yield the numbers in one metric; None is a pause."""
     fields = dict(_iterate_limited_fields(metric))
     name = _decode_text(fields.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
@@ -81,6 +82,7 @@ def _has_delta_temporality(points: memoryview) -> Steps[bool]:
 
 
 def _parse_point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
+    """Return the number in a point of a gauge or sum."""
     value, attributes = 0.0, []
     for number, field in _iterate_limited_fields(point):
         if number == 4:
@@ -150,6 +152,7 @@ def _iterate_limited_fields(data: memoryview) -> Iterator[Field]:
 
 
 def _require_few_fields(count: int) -> int:
+    """Return `count` + 1. Raises MalformedMetrics if those are too many fields."""
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
     return count + 1

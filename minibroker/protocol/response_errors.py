@@ -29,6 +29,7 @@ class _ErrorCodeFields(NamedTuple):
 
 @cache
 def _find_error_code_fields(struct: type) -> _ErrorCodeFields:
+    """Return the fields of a struct that are error codes, or lead to some."""
     below = []
     here = []
     for field in list_declared_fields(struct):
@@ -41,6 +42,7 @@ def _find_error_code_fields(struct: type) -> _ErrorCodeFields:
 
 
 def _collect_error_codes_of_struct(struct: Any, error_code_fields: _ErrorCodeFields, codes: list[int]) -> None:
+    """Append the error codes in a struct, except 0, to `codes`."""
     for name in error_code_fields.here:
         if code := getattr(struct, name):
             codes.append(code)

@@ -82,14 +82,14 @@ class FunctionSource:
         return repr(value)
 
     def bind_codec_method(self, method: str, letters: str) -> str:
-        """Return the name of a precompiled codec's method `method`: "pack" or "unpack_from"."""
+        """Return the name by which the lines call "pack" or "unpack_from" of a `struct` with these codes."""
         name = f"{method.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = getattr(_make_big_endian_codec(letters), method)
         return name
 
     def bind_codec_methods_for_few_items(self, method: str, letter: str) -> str:
-        """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
+        """Return the name of a tuple of such methods, of which the n-th is for n items of one code."""
         name = f"{method.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = tuple(getattr(_make_big_endian_codec(letter * count), method) for count in range(FEW))

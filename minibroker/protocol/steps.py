@@ -41,7 +41,7 @@ def run_all_steps(steps: Steps[Result]) -> Result:
             return result
 
 
-def fit_portions_in_one_step(portions: Iterable[Sequence[Any]]) -> bool:
+def fits_in_one_step(portions: Iterable[Sequence[Any]]) -> bool:
     """Return whether the portions and their items are so few that they need no steps."""
     count = 0
     for portion in portions:
@@ -52,7 +52,7 @@ def fit_portions_in_one_step(portions: Iterable[Sequence[Any]]) -> bool:
 
 
 def apply_to_items_in_steps(make_result: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Return `make(item)` for each item, one in each step."""
+    """Return `make_result(item)` for each item, one in each step."""
     made: list[Result] = []
     for item in items:
         made.append(make_result(item))

@@ -25,6 +25,7 @@ def _convert_struct_to_plain(struct: Struct, version: int, flexible: bool) -> di
 
 
 def _convert_value_to_plain(value: Any, field_type: FieldType, version: int, flexible: bool) -> Any:
+    """Return a value of this type as JSON has it. Bytes are base64, UUIDs as Kafka prints them."""
     if value is None:
         return None
     if field_type.item is not None:

@@ -108,7 +108,9 @@ def test_compression_methods_without_a_size_limit_are_rejected(tmp_path: Path, l
         tracemalloc.stop()
 
 
-def test_the_newest_frames_are_kept(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_frames_of_a_lab_file_are_kept(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lab_files, "MOST_FRAMES", 3)
     frames = [Exchange(at, ApiKey.METADATA, 9, at, b"\0\3\0\11\0\0\0" + bytes((at,))) for at in range(1, 6)]
     lines = b"".join(encode_exchange(each, "localhost:9092") for each in frames)

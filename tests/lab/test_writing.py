@@ -30,7 +30,7 @@ def pyodide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_folder_has_the_page_the_source_and_pyodide(tmp_path: Path, pyodide: Path) -> None:
+def test_the_written_lab_folder_has_the_page_the_source_and_pyodide(tmp_path: Path, pyodide: Path) -> None:
     folder = tmp_path / "lab"
     size_bytes = write_lab(folder, pyodide)
     assert size_bytes == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -76,7 +76,7 @@ def test_the_version_of_the_lab_depends_only_on_its_files(tmp_path: Path, pyodid
         ("cramjam-1-cp314-wasm.whl", "has no wheel of cramjam for Pyodide: `.ci/lab` shows how pip downloads it"),
     ],
 )
-def test_a_missing_file_is_reported_before_anything_is_written(
+def test_a_missing_file_of_pyodide_is_reported_before_anything_is_written(
     tmp_path: Path, pyodide: Path, missing: str, said: str
 ) -> None:
     (pyodide / missing).unlink()

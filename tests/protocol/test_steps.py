@@ -11,7 +11,7 @@ from minibroker.protocol.steps import (
     apply_to_items_in_steps,
     clear_arrays_in_steps,
     count_items_in_steps,
-    fit_portions_in_one_step,
+    fits_in_one_step,
     remove_items_in_portions,
     run_all_steps,
 )
@@ -67,9 +67,9 @@ def test_items_are_removed_from_a_list_in_order_and_in_portions():
 
 def test_counting_items_stops_once_they_do_not_fit_in_one_step():
     portions = iter([[1]] * FEW_ITEMS)
-    assert not fit_portions_in_one_step(portions)
+    assert not fits_in_one_step(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
-    assert fit_portions_in_one_step([[1]] * (FEW_ITEMS // 2)) and fit_portions_in_one_step([[1] * (FEW_ITEMS - 1)])
+    assert fits_in_one_step([[1]] * (FEW_ITEMS // 2)) and fits_in_one_step([[1] * (FEW_ITEMS - 1)])
 
 
 def test_keys_are_counted_and_released_in_steps():

@@ -45,7 +45,7 @@ from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import (
     Steps,
     apply_to_items_in_steps,
-    fit_portions_in_one_step,
+    fits_in_one_step,
     run_all_steps,
     run_steps_of_each_item,
     split_into_portions,
@@ -86,9 +86,7 @@ def offset_commit(
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = OffsetCommit(context, request).commit_requested_offsets()
     return (
-        run_all_steps(steps)
-        if fit_portions_in_one_step(topic.partitions for topic in request.topics)
-        else run_in_slices(steps)
+        run_all_steps(steps) if fits_in_one_step(topic.partitions for topic in request.topics) else run_in_slices(steps)
     )
 
 

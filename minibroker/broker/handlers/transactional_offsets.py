@@ -34,7 +34,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, fit_portions_in_one_step, run_all_steps
+from minibroker.protocol.steps import Steps, fits_in_one_step, run_all_steps
 
 RequestedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -54,9 +54,7 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _commit_txn_offsets_in_steps(context, request)
     return (
-        run_all_steps(steps)
-        if fit_portions_in_one_step(topic.partitions for topic in request.topics)
-        else run_in_slices(steps)
+        run_all_steps(steps) if fits_in_one_step(topic.partitions for topic in request.topics) else run_in_slices(steps)
     )
 
 

@@ -45,7 +45,7 @@ from minibroker.protocol.messages.transactions import (
 from minibroker.protocol.steps import (
     Steps,
     apply_to_items_in_steps,
-    fit_portions_in_one_step,
+    fits_in_one_step,
     run_all_steps,
     run_steps_of_each_item,
     split_into_portions,
@@ -78,9 +78,7 @@ def add_partitions_to_txn(
         return run_in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return (
-        run_all_steps(steps) if fit_portions_in_one_step(topic.partitions for topic in topics) else run_in_slices(steps)
-    )
+    return run_all_steps(steps) if fits_in_one_step(topic.partitions for topic in topics) else run_in_slices(steps)
 
 
 def _add_partitions_for_producer(

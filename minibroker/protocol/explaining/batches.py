@@ -81,7 +81,7 @@ def explain_batches(cursor: PartCursor, explain_record: ExplainRecord) -> None:
 
 @contextmanager
 def _add_described_part(cursor: PartCursor, name: str, type_: str) -> Iterator[ExplainedPart]:
-    """Add a part whose own parts say what they are for."""
+    """Add a part whose inner parts are fields of `type_`: each gets the field's description and KIP."""
     with cursor.add_part(name, type_) as whole:
         try:
             yield whole
@@ -95,6 +95,7 @@ def _add_described_part(cursor: PartCursor, name: str, type_: str) -> Iterator[E
 
 
 def _explain_batch(cursor: PartCursor, name: str, explain_record: ExplainRecord) -> None:
+    """Explain the batch of format 2 at the cursor."""
     start = cursor.position
     with _add_described_part(cursor, name, "RecordBatch") as batch:
         fields = {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[:2]}
@@ -113,6 +114,7 @@ def _explain_batch(cursor: PartCursor, name: str, explain_record: ExplainRecord)
 
 
 def _explain_header_field(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
+    """Add the part of a header's field, a number with this `struct` code."""
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(_PACKINGS[code])
         if name in _TIMES:
@@ -121,6 +123,7 @@ def _explain_header_field(cursor: PartCursor, name: str, code: str) -> Explained
 
 
 def _explain_header_meanings(fields: dict[str, ExplainedPart]) -> None:
+    """Say what a header's attributes and producer fields mean. Raises UnreadablePart for another magic."""
     attributes = fields["attributes"]
     if fields["magic"].value != MAGIC:
         raise UnreadablePart(f"there is no magic {fields['magic'].value}")
@@ -139,12 +142,14 @@ def _get_codec_name(attributes: int) -> str:
 
 
 def _explain_crc(part: ExplainedPart, computed_crc: int) -> None:
+    """Say whether a checksum is the computed one."""
     part.meaning = (
         "right" if part.value == computed_crc else f"WRONG: the bytes have {computed_crc}, in hex {computed_crc:08x}"
     )
 
 
 def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], explain_record: ExplainRecord) -> None:
+    """Explain the records of a batch, decompressed if need be."""
     attributes, count = fields["attributes"].value, fields["record_count"].value
     reader = _RecordsExplainer(fields, explain_record)
     if not attributes & COMPRESSION_MASK:
@@ -162,11 +167,11 @@ def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], expla
 
 
 def _decompress_payload(cursor: PartCursor, part: ExplainedPart, compressed: bytes, codec: int) -> str:
-    """Decompress a part's payload; return where that stopped for want of room, or nothing. Raises UnreadablePart."""
+    """Decompress a part's payload; return why only its beginning, "" if all of it. Raises UnreadablePart."""
     pieces: list[Bytes] = []
     stopped = ""
     try:
-        pieces.extend(decompress_chunks(codec, compressed, cursor.decompression_room_bytes))
+        pieces.extend(decompress_chunks(codec, compressed, cursor.remaining_decompressed_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise UnreadablePart(f"it cannot be decompressed: {error}") from None
@@ -188,6 +193,7 @@ class _RecordsExplainer:
         self._explain_record = explain_record
 
     def explain_record(self, cursor: PartCursor, index: int) -> None:
+        """Explain the record with this index at the cursor."""
         with _add_described_part(cursor, f"record [{index}]", "Record") as record:
             length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
@@ -196,6 +202,7 @@ class _RecordsExplainer:
                 self._explain_body(cursor, record)
 
     def _explain_body(self, cursor: PartCursor, record: ExplainedPart) -> None:
+        """Explain what follows a record's length: attributes, deltas, key, value and headers."""
         _explain_header_field(cursor, "attributes", "b")
         timestamp = _explain_zigzag(cursor, "timestamp_delta", "varlong")
         timestamp.meaning = format_timestamp(self._base_timestamp + timestamp.value)
@@ -219,12 +226,14 @@ class _RecordsExplainer:
 
 
 def _explain_zigzag(cursor: PartCursor, name: str, type_: str) -> ExplainedPart:
+    """Add the part of a varint or varlong, as `type_` says."""
     with cursor.add_part(name, type_) as part:
         part.value = _read_varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
     return part
 
 
 def _read_varint(cursor: PartCursor, max_bytes: int) -> int:
+    """Read a number of at most `max_bytes` in zigzag encoding. Raises UnreadablePart."""
     try:
         raw, cursor.position = read_zigzag_varint(memoryview(cursor.data)[: cursor.end], cursor.position, max_bytes)
     except MalformedVarint as error:
@@ -233,6 +242,7 @@ def _read_varint(cursor: PartCursor, max_bytes: int) -> int:
 
 
 def _explain_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
+    """Add the part of bytes that follow their length, a varint."""
     with cursor.add_part(name, "bytes") as part:
         length = _read_varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
@@ -241,6 +251,7 @@ def _explain_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
 
 
 def _read_nullable_bytes(cursor: PartCursor, part: ExplainedPart, length: int) -> None:
+    """Read `length` bytes as a part's value; a negative length is null."""
     if length < 0:
         part.meaning = "null"
     else:
@@ -251,6 +262,7 @@ def _read_nullable_bytes(cursor: PartCursor, part: ExplainedPart, length: int) -
 
 
 def _explain_message(cursor: PartCursor, name: str, explain_record: ExplainRecord) -> None:
+    """Explain the message of format 0 or 1 at the cursor, and those inside of a wrapper."""
     with _add_described_part(cursor, name, "Message") as message:
         offset, size = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
@@ -275,6 +287,7 @@ def _explain_message(cursor: PartCursor, name: str, explain_record: ExplainRecor
 
 
 def _explain_sized_bytes(cursor: PartCursor, name: str) -> ExplainedPart:
+    """Add the part of bytes that follow their length, an int32."""
     with cursor.add_part(name, "bytes") as part:
         length = cursor.read_number(_PACKINGS["i"])
         part.prefix_bytes = 4

@@ -54,6 +54,7 @@ def explain_embedded_message(
 def _explain_consumer_message(
     cursor: PartCursor, part: ExplainedPart, message_class: type[Message], size_bytes: int, read_message: ReadMessage
 ) -> bool:
+    """Explain a message of the consumer protocol as parts of `part`. Return False if the bytes are none."""
     inner = cursor.make_inner_cursor(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
         with inner.add_part(message_class.__name__, "message") as whole:

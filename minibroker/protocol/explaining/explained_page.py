@@ -64,7 +64,7 @@ addEventListener("focusout", (event) => light(event, false));
 
 
 def generate_html_page(items: Iterable[Explanation]) -> Iterator[str]:
-    """Yield a page of its own in pieces."""
+    """Yield, in pieces, a complete HTML page of explained items."""
     yield HEAD.format(title="minibroker explain", style=STYLE) + "<main>\n"
     for item in items:
         part = item.part
@@ -75,7 +75,7 @@ def generate_html_page(items: Iterable[Explanation]) -> Iterator[str]:
 
 
 def format_hex_beside_tree(item: Explanation) -> str:
-    """Return the hex and the tree of one item. The numbers of its parts are its own."""
+    """Return the HTML of one item: its bytes in hex beside the tree of its parts."""
     leaves: list[tuple[int, int, int]] = []
     blocks: list[str] = []
     tree = "".join(_generate_html_tree(item.part, item.data, count(), leaves, blocks))

@@ -40,6 +40,7 @@ def explain_fragment(data: Bytes, kind: str) -> ExplainedPart:
 
 
 def _explain_fragment_content(cursor: PartCursor, whole: ExplainedPart, kind: str) -> str:
+    """Explain the bytes of a fragment of this kind. Return what they are, such as a message's name."""
     if kind in _MEMBERS:
         explain_versioned_message(cursor, _MEMBERS[kind], explain_message_fields)
         return _MEMBERS[kind].__name__

@@ -29,7 +29,7 @@ ExplainRecord = Callable[[PartCursor, bool, ExplainedPart, ExplainedPart], None]
 
 
 def make_record_explainer(topic: str | None, read_message: ReadMessage) -> ExplainRecord:
-    """Return what explains keys and values of a topic's records, None for any; `read_message` explains a message."""
+    """Return the function that explains keys and values of a topic's records, only control records without a topic."""
 
     def explain_record(cursor: PartCursor, is_control: bool, key: ExplainedPart, value: ExplainedPart) -> None:
         if is_control:
@@ -43,7 +43,7 @@ def make_record_explainer(topic: str | None, read_message: ReadMessage) -> Expla
 
 
 def explain_metadata_record_value(cursor: PartCursor, read_message: ReadMessage) -> str:
-    """Explain the value of a record of the metadata log. Return what it is."""
+    """Explain the value of a record of the metadata log. Return the message's name and version."""
     numbers = {name: _explain_unsigned_varint(cursor, name) for name in ("frame_version", "type", "version")}
     if numbers["frame_version"].value != FRAME_VERSION:
         raise UnreadablePart(f"there is no version {numbers['frame_version'].value} of the frame")
@@ -52,7 +52,7 @@ def explain_metadata_record_value(cursor: PartCursor, read_message: ReadMessage)
 
 
 def explain_coordinator_record_key(cursor: PartCursor, topic: str, read_message: ReadMessage) -> str:
-    """Explain the key of a record of a coordinator's topic. Return what it is."""
+    """Explain the key of a record of a coordinator's topic. Return the message's name and version."""
     number = explain_int16_field(cursor, "type")
     return _explain_record_message(
         cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read_message
@@ -62,20 +62,21 @@ def explain_coordinator_record_key(cursor: PartCursor, topic: str, read_message:
 def explain_coordinator_record_value(
     cursor: PartCursor, message_class: type[Message], read_message: ReadMessage
 ) -> str:
-    """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
+    """Explain the value of a record of a coordinator's topic, a message of this class. Return its name and version."""
     return _explain_record_message(
         cursor, message_class, None, explain_int16_field(cursor, "version").value, read_message
     )
 
 
 def explain_int16_field(cursor: PartCursor, name: str) -> ExplainedPart:
-    """Read a number in front of a message."""
+    """Add the part of an int16 with this name."""
     with cursor.add_part(name, "int16") as part:
         part.value = cursor.read_number(INT16)
     return part
 
 
 def _explain_unsigned_varint(cursor: PartCursor, name: str) -> ExplainedPart:
+    """Add the part of an unsigned varint with this name."""
     with cursor.add_part(name, "unsigned varint") as part:
         part.value = cursor.read_unsigned_varint()
     return part
@@ -105,6 +106,7 @@ def _explain_record_message(
 def _explain_coordinator_record(
     cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, topic: str, read_message: ReadMessage
 ) -> None:
+    """Explain key and value of a record of a coordinator's topic."""
     _explain_content_of_part(cursor, key, lambda inner: explain_coordinator_record_key(inner, topic, read_message))
     kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
     if value.value is None:
@@ -118,6 +120,7 @@ def _explain_coordinator_record(
 def _explain_control_record(
     cursor: PartCursor, key: ExplainedPart, value: ExplainedPart, read_message: ReadMessage
 ) -> None:
+    """Explain key and value of a control record."""
     _explain_content_of_part(cursor, key, _explain_control_key)
     number = key.parts[1].value if len(key.parts) > 1 else -1
     if number not in ControlType._value2member_map_:
@@ -129,6 +132,7 @@ def _explain_control_record(
 
 
 def _explain_control_key(cursor: PartCursor) -> str:
+    """Explain the key of a control record. Return no meaning: the caller sets another."""
     explain_int16_field(cursor, "version")
     number = explain_int16_field(cursor, "type")
     number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"
@@ -136,6 +140,7 @@ def _explain_control_key(cursor: PartCursor) -> str:
 
 
 def _explain_control_value(cursor: PartCursor, control_type: ControlType, read_message: ReadMessage) -> str:
+    """Explain the value of a control record of this type. Return the message's name."""
     if control_type in (ControlType.ABORT, ControlType.COMMIT):
         explain_int16_field(cursor, "version")
         read_message(cursor, EndTxnMarker, 0)

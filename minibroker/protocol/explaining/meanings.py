@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def find_value_meaning(name: str, value: Any) -> str:
-    """Return what a value means in a field of this name; empty if it says all itself."""
+    """Return what a value means in a field of this name, "" if it says all itself."""
     if isinstance(value, bytes):
         return format_uuid(value)
     if name in _BY_NAME:
@@ -46,6 +46,7 @@ def _get_api_name(key: int) -> str:
 
 
 def _make_name_finder_of_number(*names: str, first_number: int = 0) -> Callable[[int], str]:
+    """Return a function from a number to its name, "" for others. The first name is that of `first_number`."""
     return lambda value: names[value - first_number] if first_number <= value < first_number + len(names) else ""
 
 

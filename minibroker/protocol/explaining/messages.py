@@ -85,7 +85,7 @@ UUID = "16s"
 
 
 def is_secret_field(cursor: PartCursor, part: ExplainedPart, message: type[Message]) -> bool:
-    """Return whether the open part of a message is a secret, which for the value of a config its name says."""
+    """Return whether the open part of a message is a secret, as a config is whose name, beside it, is a password's."""
     if part.name in _SECRET_FIELDS.get(message, ()):
         return True
     return part.name == "value" and any(
@@ -139,6 +139,7 @@ def explain_records(data: Bytes, position: int = 0, topic: str | None = None) ->
 
 
 def _explain_frame(cursor: PartCursor, name: str, read_content: Callable[[PartCursor], str]) -> ExplainedPart:
+    """Explain a size and what follows by `read_content`, which returns what the frame is."""
     with cursor.add_part(name, "frame") as frame, cursor.limit_cursor_to_part(frame, None):
         with cursor.add_part("size", "int32") as size:
             size.value = cursor.read_number(SIZE)
@@ -154,6 +155,7 @@ def _explain_frame(cursor: PartCursor, name: str, read_content: Callable[[PartCu
 
 
 def _explain_request(cursor: PartCursor) -> str:
+    """Explain header and body of a request. Return its API and version."""
     cursor.require_bytes(_KEY_AND_VERSION.size)
     key, version = _KEY_AND_VERSION.unpack_from(cursor.data, cursor.position)
     known = key in ApiKey._value2member_map_
@@ -166,6 +168,7 @@ def _explain_request(cursor: PartCursor) -> str:
 
 
 def _explain_response(cursor: PartCursor, api_key: int, version: int) -> str:
+    """Explain header and body of the response to a request of this API and version. Return both."""
     version = find_response_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = get_response_header_version(api_key, version) if is_known else 0
@@ -177,6 +180,7 @@ def _explain_response(cursor: PartCursor, api_key: int, version: int) -> str:
 
 
 def _explain_message_body(cursor: PartCursor, message: type[Message], version: int) -> str:
+    """Explain the body of a request or response. Return its API and version."""
     if version not in message.versions:
         known = f"{message.versions[0]} to {message.versions[-1]}"
         raise UnreadablePart(f"{message.__name__} has no version {version}, only {known}")
@@ -189,6 +193,7 @@ def _explain_message_body(cursor: PartCursor, message: type[Message], version: i
 
 
 def _explain_struct(cursor: PartCursor, struct: type, message: type[Message], version: int) -> None:
+    """Explain the fields of a struct as parts of the open part."""
     flexible = version in message.flexible
     shape = make_struct_layout(struct, version, flexible)
     for place in shape.body:
@@ -202,10 +207,12 @@ def _explain_struct(cursor: PartCursor, struct: type, message: type[Message], ve
 def _set_field_background(
     part: ExplainedPart, versioned_field: FieldInVersion, struct: type, message: type[Message]
 ) -> None:
+    """Set the versions, the description and the KIP of a field's part."""
     part.versions, part.about, part.kip = find_field_background(versioned_field.name, struct, message)
 
 
 def _format_field_type(field_type: FieldType, compact: bool) -> str:
+    """Return a field's type as Kafka's documentation names it, such as "compact string"."""
     has_length = not field_type.is_fixed and field_type.struct is None
     return f"compact {format_type(field_type)}" if compact and has_length else format_type(field_type)
 
@@ -218,6 +225,7 @@ def _explain_field_value(
     message: type[Message],
     version: int,
 ) -> None:
+    """Explain a field's value of any type."""
     if field_type.is_fixed:
         part.value = cursor.read_number(_PACKINGS[field_type.code])
         part.meaning = find_value_meaning(part.name, part.value)
@@ -239,6 +247,7 @@ def _explain_nested_struct(
     message: type[Message],
     version: int,
 ) -> None:
+    """Explain a struct in a field, after the marker of null if it is nullable."""
     if versioned_field.nullable:
         marker = cursor.read_number(_NULL_MARKER)
         part.prefix_bytes += 1
@@ -265,6 +274,7 @@ def _explain_bytes_or_text(
     versioned_field: FieldInVersion,
     message: type[Message],
 ) -> None:
+    """Explain bytes, text or records after their length; secrets stay hidden."""
     length = _explain_length_prefix(
         cursor, part, field_type.code, compact=versioned_field.compact, nullable=versioned_field.nullable
     )
@@ -302,6 +312,7 @@ def _explain_array(
     message: type[Message],
     version: int,
 ) -> None:
+    """Explain an array: its count, and a part for each item."""
     count = _explain_length_prefix(
         cursor, part, "array", compact=versioned_field.compact, nullable=versioned_field.nullable
     )
@@ -324,6 +335,7 @@ def _explain_array_item(
     message: type[Message],
     version: int,
 ) -> None:
+    """Explain one item of an array."""
     if item.struct is not None:
         _explain_struct(cursor, item.struct, message, version)
     else:
@@ -333,6 +345,7 @@ def _explain_array_item(
 def _explain_tagged_fields(
     cursor: PartCursor, tagged: tuple[FieldInVersion, ...], struct: type, message: type[Message], version: int
 ) -> None:
+    """Explain the tagged fields at the end of a struct."""
     known = {place.tag: place for place in tagged}
     with cursor.add_part("tagged fields", "tags") as part:
         count = cursor.read_unsigned_varint()
@@ -347,6 +360,7 @@ def _explain_tagged_fields(
 def _explain_tagged_field(
     cursor: PartCursor, known_fields: dict[int, FieldInVersion], struct: type, message: type[Message], version: int
 ) -> None:
+    """Explain one tagged field; one with an unknown tag stays bytes."""
     start = cursor.position
     with cursor.add_part("tag", "tagged field") as part:
         tag, size = cursor.read_unsigned_varint(), cursor.read_unsigned_varint()

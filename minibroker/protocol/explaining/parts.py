@@ -99,12 +99,12 @@ class PartCursor:
         return inner
 
     @property
-    def decompression_room_bytes(self) -> int:
-        """How many bytes may still be decompressed."""
+    def remaining_decompressed_bytes(self) -> int:
+        """How many more bytes may be decompressed."""
         return self._root._left_decompressed
 
     def count_decompressed_bytes(self, size_bytes: int) -> None:
-        """Count bytes that were decompressed."""
+        """Subtract bytes that were decompressed from those that may still be."""
         self._root._left_decompressed -= size_bytes
 
     @property

@@ -186,6 +186,7 @@ def _decompress_snappy(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Itera
 
 
 def _iterate_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    """Yield the snappy blocks of frames in Xerial's format. Raises `CorruptBatch`."""
     if len(view) < len(XERIAL_HEADER):
         raise CorruptBatch("invalid snappy data: it ends in the frame's header")
     position = len(XERIAL_HEADER)

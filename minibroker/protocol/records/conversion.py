@@ -86,7 +86,7 @@ def build_records_in_format_in_steps(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> Steps[bytearray]:
-    """Build as `build` does, in steps. A None among the records is a pause."""
+    """Build as `build_records_in_format` does, in steps. A None among the records is a pause."""
     if magic < MAGIC:
         return (
             yield from build_message_set_in_steps(

@@ -70,6 +70,7 @@ def _decode_int16(data: bytes | None, name: str) -> int:
 
 
 def _index_by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
+    """Return the messages of the modules whose names end with `suffix`, by their type of record."""
     found = (each for module in modules for each in vars(module).values())
     return {
         each.api_key: each
@@ -79,6 +80,7 @@ def _index_by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]
 
 
 def _index_keys_and_values(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
+    """Return the keys, and the values, that the modules declare, each by its type of record."""
     return _index_by_type("Key", *modules), _index_by_type("Value", *modules)
 
 

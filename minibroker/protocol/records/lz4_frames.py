@@ -38,6 +38,7 @@ def set_format_0_checksum(frame: Bytes) -> bytearray:
 
 
 def _set_header_checksum(frame: Bytes, hashed_start: int) -> bytearray:
+    """Return a copy of the frame with a checksum of its header's bytes from `hashed_start` on."""
     if len(frame) < _FIXED_BYTES + 1:
         raise CorruptBatch("invalid lz4 data: it ends in the frame's header")
     copy = bytearray(frame)
@@ -61,10 +62,11 @@ def compute_xxhash32(data: bytes) -> int:
         value = sum(_rotate_bits(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         value = _PRIMES[4]
-    return _hash_remaining_bytes(value + len(data), data[position:])
+    return _finish_xxhash32(value + len(data), data[position:])
 
 
-def _hash_remaining_bytes(value: int, remaining_bytes: bytes) -> int:
+def _finish_xxhash32(value: int, remaining_bytes: bytes) -> int:
+    """Return the hash after the last bytes, fewer than 16."""
     position = 0
     while position + 4 <= len(remaining_bytes):
         word = _UINT32.unpack_from(remaining_bytes, position)[0]

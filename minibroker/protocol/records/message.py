@@ -159,6 +159,7 @@ def _raise_invalid_timestamp(message: str) -> NoReturn:
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Return a key or value, None for null, and the position after it. Raises `InvalidRecords`."""
     if end - position < _INT32.size:
         raise InvalidRecords("a message ends in the size of its key or value")
     (size,) = _INT32.unpack_from(data, position)

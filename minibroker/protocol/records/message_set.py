@@ -61,6 +61,7 @@ def iterate_records_of_message(
 
 
 def _iterate_records_of_wrapper(wrapper: Message, payload: bytes) -> Iterator[Record]:
+    """Yield the records in a wrapper, with absolute offsets."""
     base_offset = _find_base_offset(wrapper, payload)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
     for message in iterate_messages_in(wrapper, payload):
@@ -109,6 +110,7 @@ def iterate_messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
 
 
 def _check_inner_message(wrapper: Message, index: int, message: Message) -> None:
+    """Raise `InvalidRecords` for an inner message of another format, or a compressed one."""
     if message.magic != wrapper.magic:
         _raise_invalid_record(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
     if message.compression:
@@ -129,6 +131,7 @@ def _find_base_offset(wrapper: Message, payload: bytes) -> int:
 
 
 def _check_base_offset(wrapper: Message, last_offset: int) -> int:
+    """Return what to add to inner offsets, of which the last is `last_offset`. Raises `InvalidRecords` below 0."""
     if wrapper.offset < last_offset:
         raise InvalidRecords(
             f"Found invalid wrapper offset in compressed v1 message set, wrapper offset '{wrapper.offset}' is less "

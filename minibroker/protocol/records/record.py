@@ -84,6 +84,7 @@ def read_record(
 
 
 def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
+    """Return the headers, whose count is at `position`, and the position after them."""
     count, position = read_varint(body, position)
     if not 0 <= count <= len(body) - position:
         raise MalformedRecord(f"{count} headers, {format_bytes_left(len(body) - position)}")
@@ -98,6 +99,7 @@ def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], 
 
 
 def _read_bytes(body: memoryview, position: int) -> tuple[bytes | None, int]:
+    """Return the bytes after their length at `position`, None for null, and the position after them."""
     length, position = read_varint(body, position)
     if length < 0:
         return None, position

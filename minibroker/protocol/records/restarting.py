@@ -93,6 +93,7 @@ def _make_record_start_with_attributes(data: bytes, body_position: int, length: 
 
 
 def _make_record_start_with_offset_delta(data: bytes, body_position: int, length: int, index: int) -> tuple[bytes, int]:
+    """Return a record's start with the offset delta `index`, and where the rest begins."""
     _, at = read_zigzag_varint(data, body_position + 1, MAX_VARLONG_BYTES)
     _, rest = read_zigzag_varint(data, at, MAX_VARINT_BYTES)
     start = data[body_position:at] + encode_zigzag(index)

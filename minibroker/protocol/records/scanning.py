@@ -86,7 +86,7 @@ class RecordScan:
         return self.position == len(self.payload)
 
     def _scan_run_of_records(self) -> int:
-        """Pass the run that starts here. Return its number of records, 0 if there is none."""
+        """Pass the run of equally laid out records that starts here. Return their number, 0 if there is none."""
         if IS_COMPILED:
             return 0
         run = find_run_of_records(self.payload, self.position, self.index, self.count)
@@ -110,18 +110,18 @@ class RecordScan:
         while self.index < self.count and self.position < end:
             if self.count - self.index >= MIN_RUN and self._scan_run_of_records() >= MIN_RUN:
                 self._steps = MIN_RUN
-            elif self._scan_records_of_one_slice(min(self.count, self.index + self._steps)):
+            elif self._scan_records_up_to_walk_limit(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
             else:
                 break
         return self.index > index
 
-    def _scan_records_of_one_slice(self, end_index: int) -> bool:
-        """Walk as `_scan_records_until` does, but for a millisecond at most."""
+    def _scan_records_up_to_walk_limit(self, end_index: int) -> bool:
+        """Scan as `_scan_records_until` does, but no more bytes than take a millisecond."""
         return self._scan_records_until(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
     def _scan_valid_records(self, end_index: int) -> bool:
-        """Step over the good records before `end_index`. Return False if there are none."""
+        """Step over the good records before `end_index`, for a millisecond. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
         while self.index < end_index and self.position < end and self._scan_one_record(len(self.payload)):
             pass
@@ -189,7 +189,7 @@ class _Layout(NamedTuple):
 
 
 def find_run_of_records(payload: bytes | bytearray, position: int, index: int, count: int) -> RecordRun | None:
-    """Return the run that begins with record `index` of `count`, at `position`; None if there is none.
+    """Return the run of equally laid out records that begins with record `index` of `count`, None if there is none.
 
     A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
     8192nd record, and after `MAX_RUN` records. It may be a single record.
@@ -261,6 +261,7 @@ def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | 
 
 
 def _slice_column_of_rows(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
+    """Return the byte at `start` of each of `length` records of `size` bytes."""
     return payload[start : start + size * (length - 1) + 1 : size]
 
 
@@ -281,6 +282,7 @@ _MAX_INDEX: Final = 1 << 20  # from here on an offset delta takes four bytes, an
 
 
 def _find_index_of_next_delta_width(index: int) -> int:
+    """Return the index behind `index` where offset deltas change their upper bytes: 64, or the next 8192."""
     return 64 if index < 64 else (index | _PERIOD - 1) + 1
 
 
@@ -305,7 +307,7 @@ def _is_each_row_a_whole_varint(columns: list[bytes | bytearray]) -> bool:
 
 
 def _collect_distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
-    """Return the distinct numbers of the rows, in zigzag encoding."""
+    """Return the distinct varints in the rows, in zigzag encoding. Each column has one byte of each."""
     if len(columns) == 1:
         return _collect_distinct_bytes(columns[0])
     numbers: set[int] = set()

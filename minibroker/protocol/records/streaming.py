@@ -39,6 +39,7 @@ def stream_records(batch: Bytes, position: int = 0, *, with_values: bool = True)
 def _stream_batch_records(
     batch: Bytes, position: int, header: BatchHeader, with_values: bool
 ) -> Iterator[Record | None]:
+    """Yield the records of a batch of format 2, and None for a pause."""
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     limit_bytes = MAX_UNCOMPRESSED_BYTES if with_values else UNBOUNDED_BYTES
     window = ByteWindow(iterate_payload_chunks(batch, position, header, limit_bytes))
@@ -62,7 +63,7 @@ def _stream_batch_records(
 def _read_large_record(
     window: ByteWindow, extent: RecordExtent, times: tuple[BatchHeader, int | None], with_values: bool
 ) -> Steps[tuple[Record, int]]:
-    """Return a large record, and its end."""
+    """Return, in steps, a record larger than the window, and its end. `times` are those of its batch."""
     header, append_time = times
     walked = LargeRecord(window, extent, keeps=2 if with_values else 0)
     yield from walked.step_over_record(with_headers=False)
@@ -137,6 +138,7 @@ def slice_keyed_records(window: ByteWindow, count: int) -> Iterator[RecordSlice 
 
 
 def _find_record_extent(window: ByteWindow, position: int) -> RecordExtent | None:
+    """Return the extent of the record at `position`, None if too little is at hand. Raises `InvalidRecords`."""
     try:
         return window.find_record_extent(position)
     except MalformedVarint as error:
@@ -144,6 +146,7 @@ def _find_record_extent(window: ByteWindow, position: int) -> RecordExtent | Non
 
 
 def _slice_large_record(window: ByteWindow, extent: RecordExtent) -> Steps[tuple[RecordSlice, int]]:
+    """Return, in steps, a record larger than the window as a slice without its ends, and where it ends."""
     walked = LargeRecord(window, extent, keeps=1)
     try:
         yield from walked.step_over_record(with_headers=False)
@@ -154,6 +157,7 @@ def _slice_large_record(window: ByteWindow, extent: RecordExtent) -> Steps[tuple
 
 
 def _stream_message_records(data: Bytes, position: int) -> Iterator[Record | None]:
+    """Yield the record of a message of format 0 or 1, or those in a wrapper, and None for a pause."""
     header = check_message(data, position)
     message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if message.compression:
@@ -162,6 +166,7 @@ def _stream_message_records(data: Bytes, position: int) -> Iterator[Record | Non
 
 
 def _stream_wrapper_records(wrapper: Message) -> Iterator[Record | None]:
+    """Yield the records in a wrapper, and None for a pause."""
     base_offset = yield from find_base_offset_in_steps(wrapper)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
     for message in iterate_messages_in_steps(wrapper):

@@ -280,9 +280,10 @@ class _RecordsCheck:
         elif extent.length > window.large_bytes:
             yield from self._step_over_large_record(extent)
         else:
-            yield from self._find_first_invalid_value(extent)
+            yield from self._raise_if_malformed(extent)
 
     def _step_over_large_record(self, extent: RecordExtent) -> Steps[None]:
+        """Check, in steps, a record larger than the window. Raises `InvalidRecords`."""
         scan, window = self._scan, self._window
         record = LargeRecord(window, extent)
         try:
@@ -295,8 +296,8 @@ class _RecordsCheck:
         scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
         self._noted = scan.index, scan.position
 
-    def _find_first_invalid_value(self, extent: RecordExtent) -> Steps[None]:
-        """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
+    def _raise_if_malformed(self, extent: RecordExtent) -> Steps[None]:
+        """Raise `InvalidRecords` if the next record is malformed; else remember its wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
             raise (yield from self._make_error_of_next_record("", extent))

@@ -154,6 +154,7 @@ class BatchWalker:
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
     def _find_plausible_header(self, read_bytes: ReadBytes, position: int) -> BatchHeader | None:
+        """Return the header at `position`, None if its magic or its size is impossible."""
         head = read_bytes(position, HEADER_BYTES)
         if len(head) < MIN_MESSAGE_BYTES[0] or head[MAGIC_POSITION] > MAGIC:
             return None
@@ -164,11 +165,13 @@ class BatchWalker:
         return header if least_bytes <= header.size_bytes <= self.size_bytes - position else None
 
     def _compute_crc(self, position: int, header: BatchHeader) -> int:
+        """Return the checksum of the bytes that a batch or message has."""
         if header.magic == MAGIC:
             return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes)
         return self._compute_crc_in_pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
 
     def _compute_crc_in_pieces(self, function: Callable[[memoryview, int], int], start: int, end: int) -> int:
+        """Return the checksum of the bytes from `start` to `end`, by `function`, a piece at a time."""
         crc = 0
         while start < end:
             piece = self._read(start, min(BLOCK_BYTES, end - start))
@@ -203,6 +206,7 @@ class BatchWalker:
         return BatchProblem.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
     def _make_skipped_range(self, position: int, problem: BatchProblem, expected: str, found: str) -> SkippedBytes:
+        """Return the bytes from `position` to where reading resumes, and what is wrong with them."""
         resume = self._find_resume_position(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
@@ -246,6 +250,7 @@ class BatchWalker:
         return self.size_bytes, self.limit
 
     def _is_sound_batch(self, position: int, end_position: int, end_offset: int) -> bool:
+        """Return whether a sound batch begins here that ends by `end_position` and below `end_offset`."""
         header = self._find_plausible_header(self._lookahead, position)
         if header is None or position + header.size_bytes > end_position:
             return False

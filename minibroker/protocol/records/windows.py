@@ -51,9 +51,9 @@ class ByteWindow:
         return self.start + len(self.data)
 
     def drop_and_read_next_chunk(self, position: int) -> int:
-        """Drop the bytes before `position` in `data`, which may lie behind the end, and append the next piece.
+        """Drop the bytes before `position` in `data`, and append the next chunk. Return the position's new value.
 
-        Return the new value of the position. Raises what `chunks` raises.
+        The position may lie behind the end of `data`. Raises what `chunks` raises.
         """
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -179,6 +179,7 @@ class LargeRecord:
             yield
 
     def _read_varint(self, max_bytes: int) -> Steps[int]:
+        """Read a number in zigzag encoding, in steps."""
         yield from self._read_until_available(max_bytes)
         at = self.position
         piece = self._window.data[at : at + max(min(max_bytes, self._left_bytes), 0)]
@@ -203,6 +204,7 @@ class LargeRecord:
         return size, (yield from self._read_bytes(size))
 
     def _read_bytes(self, size: int) -> Steps[bytes]:
+        """Read bytes of any number, in steps."""
         parts, missing = [], size
         while missing:
             yield from self._read_until_available(1)
@@ -215,6 +217,7 @@ class LargeRecord:
         return b"".join(parts)
 
     def _skip_headers(self) -> Steps[None]:
+        """Step over all headers, and check them. Raises MalformedRecord."""
         count = yield from self._read_varint(MAX_VARINT_BYTES)
         if not 0 <= count <= self._left_bytes:
             raise MalformedRecord(f"{count} headers, {format_bytes_left(self._left_bytes)}")
