@@ -97,7 +97,7 @@ class Conversation:
     # --- the sides --------------------------------------------------------------------------------
 
     def on_connected(self, side: ProxySide) -> None:
-        """Connect to the node for a new client, and let both talk once that is done."""
+        """Connect to the node for a new client; take the client's requests once that is done."""
         if side is self.client:
             self.peer = get_peer_name(side.transport)
             self.local_host = side.transport.get_extra_info("sockname")[0].removeprefix(IPV4_IN_IPV6)
@@ -144,11 +144,11 @@ class Conversation:
     # --- requests ---------------------------------------------------------------------------------
 
     def needs_whole_request(self, frame: memoryview) -> bool:
-        """Return whether a request is needed whole."""
+        """Return whether a request must be here whole before it is forwarded, as it is read here."""
         return bool(self._proxy.interceptors) or START.unpack_from(frame)[0] in READ_ANYWAY
 
     def process_request(self, data: bytes | bytearray) -> None:
-        """Take a whole request of the client."""
+        """Run the hooks of a whole request of the client, and forward it."""
         frame = memoryview(data)[SIZE.size :]
         if self._is_sasl_token(frame):
             self.upstream.write(data)
@@ -290,7 +290,7 @@ class Conversation:
             self._is_paused.set()
 
     def release_requests(self) -> None:
-        """Send what was held."""
+        """End a hold for a login: send what was held, and take further requests."""
         self._login = None
         self._is_paused.clear()
         delayed, self._delayed = self._delayed, []
@@ -299,6 +299,7 @@ class Conversation:
         self._resume_reading()
 
     def _resume_reading(self) -> None:
+        """Take further requests of the client, unless a login or a hook still holds them."""
         if self._login is None and self._held is None and self.client.splitter.held and not self._is_ending:
             self.client.resume_splitting()
             if self.client.has_ended:
@@ -307,30 +308,32 @@ class Conversation:
     # --- answers ----------------------------------------------------------------------------------
 
     def needs_whole_answer(self, pending: PendingRequest) -> bool:
-        """Return whether an answer is needed whole."""
+        """Return whether an answer must be here whole before it is passed on, as it is read here."""
         return pending.call is not None or pending.is_known
 
     def needs_whole_next_answer(self) -> bool:
-        """Return whether the next answer is needed whole."""
+        """Return whether the next answer of the node must be here whole before it is passed on."""
         return self._is_answer_to_login or (bool(self._sent) and self.needs_whole_answer(self._sent[0]))
 
     @property
     def _is_answer_to_login(self) -> bool:
+        """Return whether the node's next answer is to a login of the proxy itself."""
         return self._is_paused.is_set() and self._earlier_answers <= 0
 
-    def _find_answered_request(self) -> PendingRequest:
+    def _take_answered_request(self) -> PendingRequest:
+        """Remove the request to which the node's next answer belongs, and return it."""
         self._earlier_answers -= 1
         return self._sent.popleft()
 
     def process_answer(self, data: bytes | bytearray) -> None:
-        """Take a whole answer of the node."""
+        """Read a whole answer of the node, and pass it on, or to the hooks of its request."""
         if self._is_answer_to_login and self._login is not None:
             self._login.process_received_bytes(data)
             return
         if not self._sent:
             self.client.write(data)  # to a token
             return
-        pending = self._find_answered_request()
+        pending = self._take_answered_request()
         pending.raw = data
         if pending.is_known:
             self._read_answer(pending, memoryview(data)[SIZE.size :])
@@ -345,7 +348,7 @@ class Conversation:
         """Expect the pieces of an answer, which pass as they are."""
         if not self._sent:
             return
-        self._passing = pending = self._find_answered_request()
+        self._passing = pending = self._take_answered_request()
         pending.passing_bytes = size_bytes
         if self.needs_whole_answer(pending):
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
@@ -368,7 +371,7 @@ class Conversation:
             self.upstream.pause_reading(HELD_BACK)
 
     def _read_answer(self, pending: PendingRequest, frame: memoryview) -> None:
-        """Decode an answer, learn from it, and put the proxy's addresses in."""
+        """Decode an answer, learn from it, and replace the nodes' addresses by the proxy's."""
         key, version = pending.api_key, pending.version
         try:
             header, position = ResponseHeader.decode_from(frame, get_response_header_version(key, version))
@@ -433,6 +436,7 @@ class Conversation:
             pending.close_after_hook_failure(error)
 
     def _run_answer_hooks(self, pending: PendingRequest, call: Call, response: Message) -> list[Any]:
+        """Run the hooks of an answer. Return what to send: the bytes that came, or a new frame."""
         is_own = response is not pending.message or self._proxy.has_fault_struck_call(call)
         response = call.alter_response(response)
         self.counts.alter_response(call, response)
@@ -478,6 +482,7 @@ class Conversation:
         return ends
 
     def _write_answer_items(self, items: list[bytes]) -> int:
+        """Write the pieces of an answer; return their size in bytes."""
         size_bytes = sum(map(len, items))
         self._ready_bytes -= size_bytes
         for item in items:

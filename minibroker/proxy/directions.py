@@ -15,7 +15,7 @@ class ConversationReceiver(Protocol):
     upstream: ProxySide
 
     def needs_whole_request(self, frame: memoryview) -> bool:
-        """Return whether a request is needed whole."""
+        """Return whether a request must be here whole before it is forwarded."""
 
     def process_request(self, data: bytes | bytearray) -> None:
         """Take a whole request."""
@@ -24,10 +24,10 @@ class ConversationReceiver(Protocol):
         """Expect the pieces of a request, which pass as they are."""
 
     def hold_requests_if_login_is_due(self) -> None:
-        """Go on after the last piece of a request."""
+        """Hold requests behind the last piece of one, if the proxy is to log in."""
 
     def needs_whole_next_answer(self) -> bool:
-        """Return whether the next answer is needed whole."""
+        """Return whether the next answer must be here whole before it is passed on."""
 
     def process_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer."""
@@ -46,20 +46,25 @@ class ClientFrameReceiver:
         self._of = conversation
 
     def needs_whole_frame(self, frame_start: memoryview) -> bool:
+        """Return whether a request must be here whole before it is forwarded."""
         return self._of.needs_whole_request(frame_start[SIZE.size :])
 
     def process_frame(self, data: bytes | bytearray) -> None:
+        """Process a whole request."""
         self._of.process_request(data)
 
     def begin_frame_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
+        """Forward a request whose pieces follow."""
         self._of.begin_request_in_pieces(frame_start, size_bytes)
 
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
+        """Forward a piece of a request."""
         self._of.upstream.write(data)
         if is_last:
             self._of.hold_requests_if_login_is_due()
 
     def pass_bytes_without_frames(self, data: bytes) -> None:
+        """Forward bytes that are no frames."""
         self._of.upstream.write(data)
 
 
@@ -70,16 +75,21 @@ class NodeFrameReceiver:
         self._of = conversation
 
     def needs_whole_frame(self, frame_start: memoryview) -> bool:
+        """Return whether an answer must be here whole before it is passed on."""
         return self._of.needs_whole_next_answer()
 
     def process_frame(self, data: bytes | bytearray) -> None:
+        """Process a whole answer."""
         self._of.process_answer(data)
 
     def begin_frame_in_pieces(self, frame_start: memoryview, size_bytes: int) -> None:
+        """Expect the pieces of an answer."""
         self._of.begin_answer_in_pieces(size_bytes)
 
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
+        """Pass a piece of an answer to the client."""
         self._of.pass_answer_piece(data, is_last=is_last)
 
     def pass_bytes_without_frames(self, data: bytes) -> None:
+        """Pass bytes that are no frames to the client."""
         self._of.client.write(data)

@@ -68,7 +68,7 @@ class ExchangeRecording:
         self._thread.start()
 
     def add_exchange(self, exchange: Exchange, server: str) -> None:
-        """Write an exchange soon, or leave it out."""
+        """Queue an exchange for the file, or leave it out if the disk is too slow or has failed."""
         if self.failure is not None or self._waiting_bytes > WAITING_BYTES:
             self.left_out += 1
             return
@@ -93,6 +93,7 @@ class ExchangeRecording:
             raise self.failure
 
     def _write_exchanges(self) -> None:
+        """Write queued exchanges until `close`, in the recording's own thread."""
         is_last = False
         while not is_last:
             waiting = [self._queue.get()]
@@ -105,6 +106,7 @@ class ExchangeRecording:
             self._write_waiting_bytes([each for each in waiting if each is not None])
 
     def _write_waiting_bytes(self, waiting_bytes: list[WaitingBytes]) -> None:
+        """Write exchanges to the file; keep an error for `close`, and write no more after it."""
         try:
             if self.failure is None:
                 self._file.writelines(piece for each in waiting_bytes for piece in each.pieces)
@@ -145,7 +147,7 @@ def encode_exchange_in_pieces(exchange: Exchange, server: str) -> Iterator[bytes
 
 
 def _encode_fields_without_frames(exchange: Exchange, server: str) -> bytes:
-    """Return the beginning of a line: all but the frames."""
+    """Return the beginning of an exchange's line: all fields but the frames."""
     # Not by `json`, which is slow for many small values, and would look at each character of frames.
     origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
     parts = [b'{"number":%d,%b' % (exchange.number, _encode_client_and_server(*origin, server, exchange.software))]
@@ -164,7 +166,7 @@ def _encode_fields_without_frames(exchange: Exchange, server: str) -> bytes:
 def _encode_client_and_server(
     api: str, version: int, client_id: str | None, node: int, connection: str, server: str, software: str
 ) -> bytes:
-    """Return what the requests of an API on a connection have in common."""
+    """Return the JSON fields that all requests of an API on a connection have in common."""
     names = {"client_id": client_id, "connection": connection, "server": server, "software": software}
     values = {"api": api, "version": version, "node": node}
     return _encode_json_members(values | {name: value for name, value in names.items() if value})
@@ -226,7 +228,7 @@ def _check_duration_ms(number: Any) -> float:
 
 
 def _encode_json_members(values: dict[str, Any]) -> bytes:
-    """Return an object without its braces."""
+    """Return a JSON object without its braces."""
     return json.dumps(values, separators=(",", ":")).encode()[1:-1]
 
 

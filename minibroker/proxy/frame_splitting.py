@@ -44,7 +44,7 @@ class FrameReceiver(Protocol):
     """Takes the frames of a stream. All bytes include the size of their frame."""
 
     def needs_whole_frame(self, frame_start: memoryview) -> bool:
-        """Return whether a frame that has not arrived yet should be collected."""
+        """Return whether a frame that is not here whole must be collected, rather than pass in pieces."""
 
     def process_frame(self, data: bytes | bytearray) -> None:
         """Take a whole frame, whose memory is its own from now on."""
@@ -87,12 +87,12 @@ class FrameSplitter:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the backlog is as large as it should get."""
+        """Return whether so many bytes wait that no more should be received."""
         return len(self._backlog) >= BACKLOG_BYTES
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing waits."""
+        """Return whether no received bytes wait."""
         return not self._backlog
 
     @property
@@ -145,7 +145,7 @@ class FrameSplitter:
         self._collected, self._whole = None, memoryview(b"")
 
     def _split_frames(self, data: memoryview) -> int:
-        """Pass on what can be passed on; return how many bytes were taken."""
+        """Pass on frames and pieces of frames, up to a hold; return how many bytes were taken."""
         position, end = 0, len(data)
         while position < end and not self.held:
             if self.is_plain:
@@ -183,17 +183,17 @@ class FrameSplitter:
 
     def _collect_bytes(self, collected_bytes: bytearray, data: memoryview, position: int) -> int:
         """Add bytes to the frame that is being collected. Return the position after them."""
-        wanted = self._find_next_decision_bytes(collected_bytes)
+        wanted = self._count_bytes_until_decision(collected_bytes)
         stop = min(position + wanted - len(collected_bytes), len(data))
         collected_bytes += data[position:stop]
         if len(collected_bytes) < wanted:
             return stop
         if len(collected_bytes) > SIZE.size or _read_size(collected_bytes) <= 0:
-            self._decide_whether_to_collect_frame(collected_bytes)
+            self._collect_or_pass_frame(collected_bytes)
         return stop
 
-    def _find_next_decision_bytes(self, collected_bytes: bytearray) -> int:
-        """Return the number of bytes after which there is something to decide."""
+    def _count_bytes_until_decision(self, collected_bytes: bytearray) -> int:
+        """Return how many bytes a frame must have here for the next decision: its size field, or its head."""
         if len(collected_bytes) < SIZE.size:
             return SIZE.size
         return min(SIZE.size + max(_read_size(collected_bytes), 0), HEAD_BYTES)
@@ -206,8 +206,8 @@ class FrameSplitter:
             self.close()
             self._receiver.process_frame(frame)
 
-    def _decide_whether_to_collect_frame(self, collected_bytes: bytearray) -> None:
-        """Decide whether a frame passes in pieces, as its head is here."""
+    def _collect_or_pass_frame(self, collected_bytes: bytearray) -> None:
+        """Decide by a frame's head whether to collect the rest, or to pass it on in pieces."""
         size = _read_size(collected_bytes)
         size_bytes = SIZE.size + size
         head = bytes(collected_bytes)

@@ -34,7 +34,7 @@ class LearnedTopics:
         self.topics_by_id: dict[bytes, LearnedTopic] = {}
 
     def learn_topic_names(self, response: Any) -> None:
-        """Learn from an answer to a request of `NAMING`."""
+        """Learn the topics' names and ids from an answer that has both, such as one to Metadata."""
         for topic in response.topics:
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
             if topic.name and topic_id != ZERO_UUID:
@@ -67,7 +67,7 @@ class LearnedFetchSessions:
         return self._sessions.get(session_id, {})
 
     def apply_fetch(self, request: Any, version: int, session_id: int) -> None:
-        """Learn what a Fetch has changed, whose answer names this session."""
+        """Update the session's partitions by a Fetch that was answered with this `session_id`; 0 ends it."""
         before = self._sessions.pop(request.session_id, {}) if request.session_id else {}
         self._partitions -= len(before)
         if not session_id:

@@ -118,7 +118,7 @@ class PendingRequest:
 
     @property
     def connection(self) -> PendingRequest:
-        """Return what the hooks need of the client's connection."""
+        """Return itself, which has what the hooks need of the client's connection."""
         return self
 
     @property

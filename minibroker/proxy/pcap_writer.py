@@ -69,12 +69,12 @@ class PacketWriter:
         handshake: list[bytes] = []
         if stream is None:
             stream = TcpStream(_parse_tcp_end(exchange.connection), _parse_tcp_end(server))
-            handshake += _write_handshake(stream, begin_us)
+            handshake += _make_handshake_packets(stream, begin_us)
         self._streams[exchange.connection, server] = stream
         if len(self._streams) > MOST_STREAMS:
             self._streams.popitem(last=False)
-        request = _write_segments(stream, 0, exchange.request_bytes, begin_us)
-        answer = _write_segments(stream, 1, exchange.answer_bytes, end_us) if exchange.answer_bytes else ()
+        request = _make_packets_of_frame(stream, 0, exchange.request_bytes, begin_us)
+        answer = _make_packets_of_frame(stream, 1, exchange.answer_bytes, end_us) if exchange.answer_bytes else ()
         return chain(handshake, request, answer)
 
 
@@ -87,14 +87,15 @@ def _parse_tcp_end(text: str) -> TcpEnd:
         return TcpEnd(ip_address(NOWHERE[0]), int(port) if port.isdecimal() else NOWHERE[1])
 
 
-def _write_handshake(stream: TcpStream, at_us: int) -> Iterator[bytes]:
+def _make_handshake_packets(stream: TcpStream, at_us: int) -> Iterator[bytes]:
+    """Yield the three packets that open a TCP connection."""
     for sender, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
         yield _make_packet(stream.ends, sender, flags, b"", at_us, tuple(stream.sent_bytes))
         if flags & SYN:
             stream.sent_bytes[sender] += 1
 
 
-def _write_segments(stream: TcpStream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
+def _make_packets_of_frame(stream: TcpStream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
     """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
     before = list(stream.sent_bytes)
     stream.sent_bytes[sender] += _SIZE.size + len(frame)
@@ -102,6 +103,7 @@ def _write_segments(stream: TcpStream, sender: int, frame: bytes, at_us: int) ->
 
 
 def _split_into_packets(ends: TcpEnds, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
+    """Yield the packets of a frame with its size, and add them to the sender's `sent_bytes`."""
     head = _SIZE.pack(len(frame))
     for start in range(-len(head), len(frame), SEGMENT_BYTES):
         piece = head + frame[: start + SEGMENT_BYTES] if start < 0 else bytes(frame[start : start + SEGMENT_BYTES])

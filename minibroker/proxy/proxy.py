@@ -61,6 +61,7 @@ class ProxyFaults(Faults):
     """The faults of a proxy, which sees no logins."""
 
     def _add_fault(self, rule: Rule) -> Fault:
+        """Add a fault. Raises FaultError for one of logins, which the proxy does not see."""
         for word in OF_LOGINS:
             if getattr(rule, word) is not None:
                 raise FaultError(f"a proxy has no faults with {word}: it does not see who logs in")
@@ -141,12 +142,14 @@ class Proxy(ServedObject):
     # --- life -------------------------------------------------------------------------------------
 
     def _set_loop(self, loop: BrokerLoop) -> None:
+        """Take the loop. Raises RuntimeError if there is one."""
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
         self._loop = loop
 
-    async def _serve_on_new_loop(self) -> None:
+    async def _start_serving(self) -> None:
+        """Bind the first port, and wait until clients are accepted. Raises StartError."""
         running = asyncio.get_running_loop()
         self._clock = MovingClock(SystemClock(running))
         self._known = KnownCluster(self._clock)
@@ -158,7 +161,8 @@ class Proxy(ServedObject):
             raise StartError(str(error)) from None
         await self._nodes.wait_until_started()
 
-    async def _close_served_broker_or_proxy(self) -> None:
+    async def _stop_serving(self) -> None:
+        """Accept no more clients, and close all connections once what was written is sent."""
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return
@@ -176,6 +180,7 @@ class Proxy(ServedObject):
         await asyncio.sleep(0)
 
     def _close_event_loop(self) -> None:
+        """Close the loop."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
@@ -220,6 +225,7 @@ class Proxy(ServedObject):
 
     @property
     def _running_nodes(self) -> UpstreamNodes:
+        """Return the nodes. Raises NotRunning."""
         if self._nodes is None:
             raise NotRunning("the proxy is not running")
         return self._nodes
@@ -261,7 +267,7 @@ class Proxy(ServedObject):
 
     @property
     def reads_requests(self) -> bool:
-        """Return whether requests have to be decoded: for faults."""
+        """Return whether requests have to be decoded, as faults look at them."""
         return self.faults in self.interceptors
 
     def has_fault_struck_call(self, call: Call | None) -> bool:
@@ -286,6 +292,7 @@ class Proxy(ServedObject):
         asyncio.get_running_loop().call_soon(callback)
 
     def _make_client_protocol(self, node: UpstreamNode) -> Any:
+        """Return the asyncio protocol for a new client of this node."""
         return Conversation(self, node).client
 
     def connect_to_node_of_new_client(self, conversation: Conversation) -> None:

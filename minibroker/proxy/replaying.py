@@ -60,7 +60,7 @@ class ClusterIdentities:
         self._known: dict[tuple[str, Any], Any] = {}
 
     def learn_new_id(self, name: str, before: Any, after: Any) -> bool:
-        """Learn from a field that differs. Return False if it has no id."""
+        """Learn which id replaces a recorded one. Return False if fields of this name have no ids."""
         kind = IDENTITIES.get(name)
         if kind is None or not before or not after:
             return False
@@ -94,7 +94,7 @@ class ClusterIdentities:
         return is_translated
 
     def _find_new_id(self, name: str, value: Any) -> Any:
-        """Return what stands for a value of the recorded cluster, or None."""
+        """Return the id, or the batches, in place of those of the recorded cluster; None if nothing changes."""
         if name == "records" and value:
             return self._translate_producers(bytes(value))
         return self._known.get((IDENTITIES[name], value)) if name in IDENTITIES else None
@@ -126,10 +126,11 @@ def list_differences(exchange: Exchange, answer: bytes, identities: ClusterIdent
         return [f"an answer that cannot be read: {error}"]
     if before is None:
         return ["the recorded answer cannot be read"]
-    return list(_compare_values(before, after, "", identities.learn_new_id))[:MOST_DIFFERENCES]
+    return list(_compare_structs(before, after, "", identities.learn_new_id))[:MOST_DIFFERENCES]
 
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
+    """Return the declared fields of a struct."""
     kind: type = type(struct)
     return tuple(list_declared_fields(kind))
 
@@ -137,21 +138,23 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
 LearnIdentity = Callable[[str, Any, Any], bool]
 
 
-def _compare_values(before: Any, after: Any, path: str, learn_new_id: LearnIdentity) -> Iterator[str]:
+def _compare_structs(before: Any, after: Any, path: str, learn_new_id: LearnIdentity) -> Iterator[str]:
+    """Yield a line for each field that differs, in structs inside as well; learn ids."""
     for field in _list_fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name not in VOLATILE:
-            yield from _compare_leaves(
+            yield from _compare_field_values(
                 old, new, f"{path}.{field.name}" if path else field.name, field.name, learn_new_id
             )
 
 
-def _compare_leaves(old: Any, new: Any, path: str, name: str, learn_new_id: LearnIdentity) -> Iterator[str]:
+def _compare_field_values(old: Any, new: Any, path: str, name: str, learn_new_id: LearnIdentity) -> Iterator[str]:
+    """Yield a line for each difference in the value of the field at `path`; learn ids."""
     if isinstance(old, Struct) and isinstance(new, Struct):
-        yield from _compare_values(old, new, path, learn_new_id)
+        yield from _compare_structs(old, new, path, learn_new_id)
     elif isinstance(old, list) and isinstance(new, list):
         for index, (one, other) in enumerate(zip(old, new, strict=False)):
-            yield from _compare_leaves(one, other, f"{path}[{index}]", name, learn_new_id)
+            yield from _compare_field_values(one, other, f"{path}[{index}]", name, learn_new_id)
         if len(old) != len(new):
             yield f"{path}: {format_count(len(new), 'item')} in the place of {len(old)}"
     elif old != new and not learn_new_id(name, old, new):
@@ -196,7 +199,7 @@ class ExchangeReplay:
                 while running and (before := min(running, key=lambda each: each[0]))[0] <= exchange.number:
                     running.remove(before)
                     yield await before[1]
-                running.append((_get_end_time_ms(exchange), asyncio.create_task(self._replay_exchange(exchange))))
+                running.append((_get_number_after_end(exchange), asyncio.create_task(self._replay_exchange(exchange))))
                 await asyncio.sleep(0)  # so that its bytes are written before those of the next one
             for _, task in sorted(running, key=lambda each: each[0]):
                 yield await task
@@ -247,6 +250,7 @@ class RawConnection:
             raise
 
     async def _send_frame(self, frame: bytes, expects_answer: bool) -> bytes:
+        """Send a frame, and return the next answer, nothing if none is expected. Raises TimeoutError, OSError."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open_connection())
         async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
@@ -263,6 +267,7 @@ class RawConnection:
                 return await reader.readexactly(size)
 
     async def _open_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, authenticate if there are credentials, and return streams in place of the link."""
         settings, network, timeout_s = self._settings, LoopNetwork(), self._settings.setup_timeout_ms / 1000
         link = await network.connect(self._address.host, self._address.port, settings, timeout_s)
         try:
@@ -293,5 +298,6 @@ async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Addres
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 
 
-def _get_end_time_ms(exchange: Exchange) -> float:
+def _get_number_after_end(exchange: Exchange) -> float:
+    """Return the number of the next request when this one had its answer; infinity if it had none."""
     return float("inf") if exchange.ended_before is None else exchange.ended_before

@@ -27,7 +27,7 @@ def is_request(frame: memoryview, *, strictly: bool) -> bool:
 
 
 def get_known_api(number: int) -> int:
-    """Return the API of a number, or the number if there is none."""
+    """Return the `ApiKey` of a number, or the number itself if there is no such API."""
     return ApiKey(number) if number in _KNOWN else number
 
 
@@ -47,7 +47,7 @@ def read_client_id(frame: memoryview) -> str | None:
 
 
 def is_answered(frame: memoryview, version: int) -> bool:
-    """Return whether a Produce, of which at least the first bytes are here, has another `acks` than 0."""
+    """Return whether a Produce gets an answer, as its `acks` is not 0. The frame may be cut off behind that."""
     try:
         acks: int = LENGTH.unpack_from(frame, _find_acks_position(frame, version))[0]
     except (error, IndexError, ValueError):

@@ -115,6 +115,8 @@ def _make_exchange_listener(
     printing: ExchangeRecording | None,
     is_shown: Callable[[Exchange], bool] | None,
 ) -> Callable[[Exchange], None]:
+    """Return the function that records each exchange, and prints those that `is_shown` accepts."""
+
     def record_exchange(exchange: Exchange) -> None:
         server = proxy.find_server(exchange.connection)
         for recording in recordings:

@@ -68,9 +68,11 @@ class ListeningHost:
 class NoLimits:
     """Limits of connections that admit all."""
 
-    def admit_connection(self, connection: Any, close_soon: Callable[[], None]) -> None: ...
+    def admit_connection(self, connection: Any, close_soon: Callable[[], None]) -> None:
+        """Admit every connection."""
 
-    def release_connection(self, connection: Any) -> None: ...
+    def release_connection(self, connection: Any) -> None:
+        """Do nothing: no connection was counted."""
 
 
 class UpstreamNodes:
@@ -132,6 +134,7 @@ class UpstreamNodes:
         return node
 
     def _bind_next_port(self) -> BoundListener:
+        """Bind the next free port behind that of the bootstrap server; any port if that was 0. Raises BindError."""
         first = self._listening.port
         if first == 0:
             return self._listening.bind_port(0)
@@ -145,6 +148,7 @@ class UpstreamNodes:
         raise BindError(f"no port behind {first} is free")
 
     def _make_node(self, address: Address, bound_listener: BoundListener) -> UpstreamNode:
+        """Add a node with this address, and begin to accept its clients on the port."""
         node = self._nodes[address] = UpstreamNode(address, bound_listener.socket.getsockname()[1])
         starting = self._loop.create_task(self._serve_node(node, bound_listener))
         self._starting.add(starting)
@@ -152,11 +156,13 @@ class UpstreamNodes:
         return node
 
     async def _serve_node(self, node: UpstreamNode, bound_listener: BoundListener) -> None:
+        """Accept clients of a node on its port."""
         self._servers.append(
             await self._loop.create_server(lambda: self._make_protocol(node), sock=bound_listener.socket)
         )
 
     def _make_protocol(self, node: UpstreamNode) -> asyncio.BaseProtocol:
+        """Return the asyncio protocol of a new client, behind TLS if the proxy has it."""
         if self._tls is None:
             return self._accept(node)
         from minibroker.broker.network.tls_layer import TlsLayer

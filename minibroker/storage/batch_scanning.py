@@ -189,6 +189,7 @@ def _read_block(file: File, position: int, end: int, block_bytes: int) -> bytes:
 
 
 def _check_announced_size(file: File, length: int, magic: int, position: int, end: int) -> None:
+    """Raise `CorruptBatch` if a batch of this length and magic cannot be between `position` and `end`."""
     size = length + LOG_OVERHEAD_BYTES
     if magic != MAGIC or size < HEADER_BYTES or position + size > end:
         if 0 <= magic < MAGIC and MIN_MESSAGE_BYTES[magic] <= size <= end - position:

@@ -115,6 +115,7 @@ class LogFlusher:
         self._log = None
 
     def _begin_flush(self) -> None:
+        """Begin a flush in another thread, unless nothing is to be synced, and answer its waiters then."""
         self._again = False
         waiters, self._next_waiters = self._next_waiters, []
         log = self._log
@@ -130,6 +131,7 @@ class LogFlusher:
         self._run_aside(flush.sync, partial(self._finish_flush, log, flush))
 
     def _finish_flush(self, log: Log, flush: LogFlush, error: Exception | None) -> None:
+        """Finish a flush in the log, begin the next one if it was requested, and call the waiters."""
         self._on_its_way = None
         waiters = self._waiters
         failure = log.finish_flush(flush, error)

@@ -206,6 +206,7 @@ class _CheckedMessages:
         return self._iterate_plain_messages()
 
     def _iterate_plain_messages(self) -> Iterator[Message | None]:
+        """Yield the messages that are not in a wrapper, and None after some hundred for a pause."""
         position = count = 0
         while position < len(self._data):
             message, position = read_message(self._data, position, is_checked=True)
@@ -365,6 +366,7 @@ def _convert_to_log_format(
 
 
 def _set_record_offsets(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
+    """Yield the records with offsets from `offset` on, and timestamp `stamp_ms` unless it is None. None is a pause."""
     for record in records:
         if record is None:
             yield None

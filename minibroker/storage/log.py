@@ -101,6 +101,7 @@ class Log(LogEnd):
     def _retry_search_if_log_changed(
         self, searched_for: str, search_from: Callable[[int], TimestampSearch]
     ) -> TimestampSearch:
+        """Search, and again if an error may come from a change of the log meanwhile. Raises `KafkaError`."""
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
@@ -124,9 +125,10 @@ class Log(LogEnd):
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
         self._write_pending_before_change()
-        self._flush_before_returning(syncs_parent_directory=True)
+        self._flush_in_this_thread(syncs_parent_directory=True)
 
-    def _flush_before_returning(self, *, syncs_parent_directory: bool) -> None:
+    def _flush_in_this_thread(self, *, syncs_parent_directory: bool) -> None:
+        """Sync everything with all indexes before returning. Raises `KafkaError`."""
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(with_indexes=True)
         if flush is not None and not syncs_parent_directory:
             flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
@@ -196,7 +198,7 @@ class Log(LogEnd):
             for segment in self._segments.all:
                 segment.finish_indexes()
             self._beside.write_files_before_roll(self._segments.base_offsets, with_last_snapshot=True)
-        self._flush_before_returning(syncs_parent_directory=False)
+        self._flush_in_this_thread(syncs_parent_directory=False)
         self.close_without_flush()
 
     def close_without_flush(self) -> None:
@@ -253,6 +255,7 @@ class Log(LogEnd):
         return len(reasons)
 
     def _set_log_start_offset(self, offset: int) -> None:
+        """Move the log start offset, and remove the segments and the state before it."""
         self.log_start_offset = offset
         self._update_stable_offset()
         self.epochs.truncate_from_start(offset)

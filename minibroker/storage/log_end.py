@@ -180,6 +180,7 @@ class LogEnd:
         return first_offset
 
     def _set_log_end_offset(self, next_offset: int) -> None:
+        """Set the log end offset, the high watermark unless it is held, and the last stable offset."""
         if self.is_watermark_held:
             self.log_end_offset = next_offset
             self._update_stable_offset()
@@ -193,7 +194,7 @@ class LogEnd:
         self.last_stable_offset = min(stable_offset, self.high_watermark)
 
     def hold_or_release_high_watermark(self, *, is_held: bool) -> None:
-        """Let the high watermark stay where it is, or (not `is_held`) be at the log's end again."""
+        """Hold the high watermark where it is, or (not `is_held`) let it follow the log end offset again."""
         self.is_watermark_held = is_held
         self._set_log_end_offset(self.log_end_offset)
 
@@ -246,6 +247,7 @@ class LogEnd:
         return failure
 
     def _write_pending_batches_or_get_error(self, pending_batches: PendingBatches) -> KafkaError | None:
+        """Write the pending batches; return the error if that fails, else None."""
         try:
             self._check_online()  # a sync may have failed since they were appended
             self._write_batches(pending_batches.data, self.log_end_offset, pending_batches.headers)
@@ -284,6 +286,7 @@ class LogEnd:
             raise failure
 
     def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
+        """End the producer's transaction by its marker, and list the transaction if it was aborted."""
         aborted = self.producers.end_transaction(header, offset, read_marker(batch))
         if aborted is not None:
             self._aborted.add_transaction(self._active.path, aborted)
@@ -297,6 +300,7 @@ class LogEnd:
                 self._roll_segment()
 
     def _take_offline_after_error(self, action: str, error: Exception) -> KafkaError:
+        """Take the log offline, and mark it on the disk. Return the error to raise."""
         failure = self._make_storage_error(action, error)
         failed_sync.mark_failed_sync(self._disk, self.directory)
         self.take_offline(f"it could not {action}: {error}")

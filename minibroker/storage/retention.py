@@ -76,6 +76,7 @@ def _count_removable_segments(segments: Sequence[AgedSegment], extent: LogExtent
 
 
 def _iterate_segments_below_start(segments: Sequence[AgedSegment], log_start_offset: int) -> Iterator[AgedSegment]:
+    """Yield the oldest segments that end at or before the log start offset."""
     for segment, following in zip(segments, segments[1:], strict=False):
         if following.base_offset > log_start_offset:
             return
@@ -85,6 +86,7 @@ def _iterate_segments_below_start(segments: Sequence[AgedSegment], log_start_off
 def _iterate_size_reasons(
     segments: Sequence[AgedSegment], removable: Sequence[AgedSegment], retention_bytes: int
 ) -> Iterator[DeletionReason]:
+    """Yield a reason for each oldest segment without which at least `retention_bytes` remain."""
     if retention_bytes < 0:
         return
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
@@ -96,6 +98,7 @@ def _iterate_size_reasons(
 
 
 def _iterate_age_reasons(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[DeletionReason]:
+    """Yield a reason for each oldest segment whose newest record is older than `retention_ms`."""
     if retention_ms < 0:
         return
     for segment in removable:

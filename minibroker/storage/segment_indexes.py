@@ -130,6 +130,7 @@ class SparseIndex(ABC):
         self._set_last_entry((self._first[-1], self._second[-1]) if count else None)
 
     def _unpack_columns(self, data: bytes) -> tuple[array[int], array[int]]:
+        """Return the first fields of all entries, and the second fields."""
         first, second = array(self.FIRST_TYPE), array(self.SECOND_TYPE)
         for one, other in self.ENTRY.iter_unpack(data):
             first.append(one)
@@ -137,15 +138,16 @@ class SparseIndex(ABC):
         return first, second
 
     def _pack_entries(self, start: int) -> bytes:
+        """Return the bytes of the entries from number `start` on."""
         return b"".join(map(self.ENTRY.pack, self._first[start:], self._second[start:]))
 
     @abstractmethod
     def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
-        """Return whether the columns increase as they must."""
+        """Return whether the first and second fields of the entries increase as they must."""
 
     @abstractmethod
     def _set_last_entry(self, last: tuple[int, int] | None) -> None:
-        """Set the attributes that come from the last entry, None if there is none."""
+        """Set the attributes that depend on the last entry, None for an empty index."""
 
 
 def _read_exactly(file: File, position: int, size: int) -> bytes:
@@ -194,9 +196,11 @@ class TimeIndex(SparseIndex):
         return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
 
     def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
+        """Return whether timestamps increase and offsets do not decrease."""
         return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
 
     def _set_last_entry(self, last: tuple[int, int] | None) -> None:
+        """Set the last timestamp and offset by the last entry, None for an empty index."""
         timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
         self.last_timestamp = timestamp
         self.last_offset = self.base_offset + relative_offset
@@ -249,9 +253,11 @@ class OffsetIndex(SparseIndex):
         return both[0::2], both[1::2]
 
     def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
+        """Return whether offsets and positions increase."""
         return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
     def _set_last_entry(self, last: tuple[int, int] | None) -> None:
+        """Set the last position by the last entry, None for an empty index."""
         self.last_position = last[1] if last else 0
 
 

@@ -9,7 +9,7 @@ from tests.proxy.upstreams import answer, connected, exactly, request
 HEARTBEAT = 12
 
 
-def test_journal_and_faults_have_the_same_paths_as_for_the_broker() -> None:
+def test_journal_and_faults_of_a_proxy_have_the_http_paths_of_the_broker() -> None:
     with connected() as (proxy, client, node):
         control = Asking(make_proxy_control_app(proxy))
         assert control.post("/v1/journal", {"on": True}).json["on"]

@@ -85,7 +85,7 @@ def test_a_file_saved_by_a_journal_is_read(tmp_path: Path) -> None:
         ("[" * 100_000, "recursion"),
     ],
 )
-def test_the_error_names_the_invalid_line_of_a_file_of_exchanges(tmp_path: Path, line: str, reason: str) -> None:
+def test_the_error_names_the_invalid_line_of_a_saved_journal(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "it").write_text(line)
     with pytest.raises(FlowError, match=reason):
         list(read_exchanges(tmp_path / "it"))
@@ -260,7 +260,7 @@ def test_a_replay_on_an_equal_cluster_gives_equal_responses(tmp_path: Path) -> N
         }
 
 
-def test_different_responses_are_named_by_their_fields(tmp_path: Path) -> None:
+def test_a_replay_names_the_fields_in_which_a_response_differs(tmp_path: Path) -> None:
     with Broker() as recorded:
         exchanges = session(recorded, tmp_path)
     with Broker(auto_create=False) as other:

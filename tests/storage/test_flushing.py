@@ -193,7 +193,9 @@ def test_a_roll_fsyncs_the_old_segment_with_its_indexes_and_producers(log: Log, 
     assert log.recovery_point == 3
 
 
-def test_a_segment_is_unsafe_until_its_indexes_are_fsynced(log: Log, aside: Aside, disk: NotingDisk) -> None:
+def test_the_recovery_point_stays_in_a_rolled_segment_until_its_indexes_are_fsynced(
+    log: Log, aside: Aside, disk: NotingDisk
+) -> None:
     append(log, batch(2))
     log.flush_soon()
     aside.do()
@@ -383,7 +385,7 @@ def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk
     assert "00000000000000000000.index" in disk.synced
 
 
-def test_a_flush_attempt_returns_the_error() -> None:
+def test_work_that_fails_returns_its_error() -> None:
     assert run_and_return_error(lambda: None) is None
     error = run_and_return_error(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)

@@ -67,7 +67,7 @@ def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: 
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 
 
-def test_a_side_file_that_could_not_be_written_is_written_before_its_fsync(made: Made) -> None:
+def test_a_transaction_index_that_could_not_be_written_is_written_before_its_fsync(made: Made) -> None:
     made.disk.failing = {"write"}
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()

@@ -90,9 +90,7 @@ def test_an_offset_search_starts_at_the_last_batch_that_ends_at_or_before_it(
 
 
 @pytest.mark.parametrize(("position", "floor"), [(0, 0), (4199, 0), (4200, 4200), (8399, 4200), (99999, 12600)])
-def test_the_floor_of_a_position_is_the_last_indexed_batch_at_or_before_it(
-    tmp_path: Path, position: int, floor: int
-) -> None:
+def test_the_last_indexed_batch_at_or_before_a_position_is_found(tmp_path: Path, position: int, floor: int) -> None:
     assert index_of(tmp_path, ENTRIES).find_batch_start_at_or_before_position(position) == floor
 
 

@@ -228,7 +228,7 @@ def test_a_segment_that_was_not_loaded_is_not_changed(tmp_path: Path) -> None:
     assert not Path(segment.path + ".index").exists()
 
 
-def test_the_end_of_a_torn_segment_is_unknown(tmp_path: Path) -> None:
+def test_the_next_offset_of_a_torn_segment_is_an_error(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()
@@ -237,7 +237,7 @@ def test_the_end_of_a_torn_segment_is_unknown(tmp_path: Path) -> None:
         opened(tmp_path).find_next_offset()
 
 
-def test_a_truncated_segment_equals_a_shorter_one(tmp_path: Path) -> None:
+def test_a_truncated_segment_has_the_same_state_as_one_that_was_never_longer(tmp_path: Path) -> None:
     size = len(batch(2))
     for left in range(20):
         (tmp_path / f"{left}").mkdir()

@@ -110,6 +110,7 @@ class OffsetCheckpoint:
             file.close()
 
     def _rename_written_file(self, offsets: dict[TopicPartition, int]) -> None:
+        """Replace the checkpoint by the new file beside it, and sync the directory."""
         try:
             self._disk.rename(self.path + NEXT_SUFFIX, self.path)
         except OSError as error:

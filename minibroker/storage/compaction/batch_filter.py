@@ -158,6 +158,7 @@ class BatchFilter:
         return converted
 
     def _convert_to_format_2(self, old_header: BatchHeader, kept_records: list[Record]) -> HeaderAndBytes:
+        """Return messages that are kept as a batch of format 2; tombstones give it a delete horizon."""
         data = bytes(
             build_records_in_format(
                 kept_records, MAGIC, compression=old_header.compression, timestamp_type=old_header.timestamp_type
@@ -175,6 +176,7 @@ class BatchFilter:
         )
 
     def _keeps_record(self, record: Record) -> bool:
+        """Return whether to keep a record of format 0 or 1: the latest of its key, unless an old tombstone."""
         if record.offset > self._keys.latest_offset:
             return True
         if record.key is None:
@@ -185,6 +187,7 @@ class BatchFilter:
         return self._keys.find_offset_of_key(record.key) <= record.offset
 
     def _filter_marker(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
+        """Return what to write in place of a control batch, None for nothing."""
         ends_nothing = self._transactions.is_marker_removable(header, batch)
         if not header.record_count or ends_nothing and self._is_past_delete_horizon(header):
             return None
@@ -196,6 +199,7 @@ class BatchFilter:
         return header, batch
 
     def _filter_data(self, header: BatchHeader, batch: bytes) -> HeaderAndBytes | None:
+        """Return a batch with the records that are kept, None if there are none."""
         if not header.record_count:
             return None
         run_all_steps(check_record_sizes(batch, header, self._record_bytes))
@@ -304,6 +308,7 @@ class BatchFilter:
         return header.last_offset == last.offset
 
     def _is_past_delete_horizon(self, header: BatchHeader) -> bool:
+        """Return whether the batch has a delete horizon that is over."""
         return header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
 
 
@@ -317,6 +322,7 @@ class _KeptRecords(NamedTuple):
 
 
 def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
+    """Return the largest offset delta of the records."""
     return max(convert_from_zigzag(record[3]) for record in iterate_record_slices(payload, header.record_count))
 
 

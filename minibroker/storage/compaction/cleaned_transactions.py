@@ -52,15 +52,15 @@ class CleanedTransactions:
         record = next(iterate_records_of_batch(batch), None)
         kind = None if record is None else decode_control_type(record.key)
         if kind is ControlType.ABORT:
-            return not self._was_aborted_transaction_ended(header.producer_id)
+            return not self._close_aborted_transaction(header.producer_id)
         if kind is ControlType.COMMIT:
             had_records = header.producer_id in self._open_committed
             self._open_committed.discard(header.producer_id)
             return not had_records
         return False
 
-    def _was_aborted_transaction_ended(self, producer_id: int) -> bool:
-        """Close the producer's aborted transaction, and return whether it had records."""
+    def _close_aborted_transaction(self, producer_id: int) -> bool:
+        """Close the producer's aborted transaction, and return whether it has records left."""
         transaction = self._open_aborted.pop(producer_id, None)
         if transaction is None or producer_id not in self._has_records:
             return False

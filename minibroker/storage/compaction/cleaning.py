@@ -93,7 +93,7 @@ class LogCleaning:
         self._cancelled = True
 
     def clean_next_segment(self) -> bool:
-        """Write the next segment, for `replace_cleaned_segments`. Return False if there is none left.
+        """Write the next cleaned segment, for `replace_cleaned_segments` to swap in. Return False if none is left.
 
         Any thread may call this, but one at a time.
         Raises `CleaningAborted`, `UncleanableLog` if the log is damaged, `OSError`.

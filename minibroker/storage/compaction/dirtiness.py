@@ -28,12 +28,15 @@ class LogDirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of the cleanable bytes in both parts, 0 to 1."""
+        """The dirty ratio: the share of the cleanable bytes in the clean and cleanable ones, 0 to 1."""
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
 def measure_dirtiness(log: Log, now_ms: int) -> LogDirtiness:
-    """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
+    """Return how much of a log is clean and cleanable.
+
+    Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read.
+    """
     first_dirty = find_first_dirty_offset(log)
     end_offset = _find_cleanable_end_offset(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0

@@ -31,7 +31,7 @@ class PredictedRemovals(NamedTuple):
 def predict_removed_records(
     plan: CleaningPlan, path_of_listed_segment: str, max_offsets: int
 ) -> Iterator[PredictedRemovals]:
-    """Yield what would be taken of each segment that the cleaning reads, oldest first, with offsets for one.
+    """Yield how much a cleaning would remove from each segment that it reads, oldest first; offsets for one.
 
     It may run in any thread, and takes as long as a cleaning. Raises `UncleanableLog`, `KafkaError`, `OSError`.
     """
@@ -46,6 +46,7 @@ def predict_removed_records(
 def _predict_removed_records_of_segment(
     source: SourceSegment, rewriter: LogRewriter, max_offsets: int
 ) -> PredictedRemovals:
+    """Return how many records and bytes a cleaning would remove from a segment, and the first offsets."""
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
     for batch, kept in rewriter.iterate_filtered_batches(source):

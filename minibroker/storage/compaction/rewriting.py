@@ -89,6 +89,7 @@ def group_segments(
 
 
 def _fits_offset_index(group: list[SourceSegment], source: SourceSegment) -> bool:
+    """Return whether a group with this segment has few enough segments, and offsets that fit its indexes."""
     if len(group) >= MAX_GROUP_SEGMENTS:
         return False
     return source.size_bytes == 0 or source.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
@@ -112,7 +113,7 @@ class KeyMapper:
         self._pause_if_due = pause_if_due
 
     def map_batch_keys(self, file: File, batch: StoredBatch) -> bool:
-        """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
+        """Put the keys of a batch of `file` into the offset map. Return False if only some of them fit.
 
         Raises `UncleanableLog` if the records cannot be read.
         """
@@ -126,6 +127,7 @@ class KeyMapper:
         return taken
 
     def _has_keys_to_map(self, header: BatchHeader, data: bytes) -> bool:
+        """Return whether a batch has records that are dirty and not aborted; note the end of transactions."""
         if header.attributes & CONTROL_BIT:
             self._transactions.is_marker_removable(header, data)
             return False
@@ -134,6 +136,7 @@ class KeyMapper:
         return header.record_count != 0 and header.last_offset >= self._start_offset
 
     def _put_keys_of_batch(self, header: BatchHeader, data: bytes) -> bool:
+        """Put the keys of a batch into the offset map. Return False if only some of them fit."""
         if header.magic < MAGIC:
             return self._put_keys_of_message(data)
         put, start, base = self._keys.put_offset_of_key, self._start_offset, header.base_offset
@@ -148,7 +151,7 @@ class KeyMapper:
         return True
 
     def _put_keys_of_message(self, data: bytes) -> bool:
-        """Put in the keys of a message of format 0 or 1."""
+        """Put the keys of a message of format 0 or 1 into the offset map. Return False if only some fit."""
         for record in iterate_records_in_any_format(data):
             key, offset = record.key, record.offset
             if key is not None and offset >= self._start_offset and not self._keys.put_offset_of_key(key, offset):
@@ -244,7 +247,7 @@ class LogRewriter:
         return self._filter.counts
 
     def map_dirty_keys(self) -> list[list[SourceSegment]]:
-        """Map the keys of the dirty part, or of as much as fits. Return the groups of segments to write."""
+        """Put the keys of the dirty part, or of as much as fits, into the offset map. Return the groups to write."""
         dirty = [source for source in self._plan.sources if source.end_offset > self._plan.dirt.first_dirty_offset]
         for source in dirty:
             if not self._map_keys_of_segment(source):
@@ -254,7 +257,7 @@ class LogRewriter:
         return group_segments(known, self._measure_index_files, self._plan.settings)
 
     def _map_keys_of_segment(self, source: SourceSegment) -> bool:
-        """Map the keys of one segment. Return False if there was no room for all."""
+        """Put the keys of one segment into the offset map. Return False if not all fit."""
         file = self._plan.disk.open(source.path + LOG_SUFFIX)
         fits = True
         for batch in iterate_stored_batches(
@@ -294,7 +297,7 @@ class LogRewriter:
                 self._pace(len(kept[1]))
 
     def iterate_filtered_batches(self, source: SourceSegment) -> Iterator[tuple[StoredBatch, HeaderAndBytes | None]]:
-        """Yield each batch of a segment with what is kept of it. Pass all that `map_batch_keys` returns, in order."""
+        """Yield each batch of a segment with what is kept of it, None for nothing. Take the segments in order."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
         self._filter.old_tombstones_stay = disk.get_modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
@@ -319,6 +322,7 @@ class LogRewriter:
         return self._plan.disk.get_modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
     def _measure_index_files(self, source: SourceSegment) -> IndexSizes:
+        """Return the sizes of a segment's offset index and time index."""
         return IndexSizes(
             self._measure_file_if_present(source.path + INDEX_SUFFIX),
             self._measure_file_if_present(source.path + TIME_INDEX_SUFFIX),

@@ -60,6 +60,7 @@ def iterate_records_with_pauses(records: Iterator[Item], pause_if_due: Callable[
 def _split_records_between_pauses(
     records: Iterator[Item], pause_if_due: Callable[[], None]
 ) -> Iterator[Iterator[Item]]:
+    """Yield iterators over `RECORDS_BETWEEN_RESTS` records each, and call `pause_if_due` before each."""
     for first in records:
         pause_if_due()
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))

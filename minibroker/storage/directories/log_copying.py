@@ -193,6 +193,7 @@ class LogCopy:
                 break
 
     def _sync_copied_segments(self, offsets: list[int]) -> None:
+        """Sync the copied `.log` files of the segments with these base offsets."""
         for offset in offsets:
             self._sync_file(self._unsynced_logs[offset])
             del self._unsynced_logs[offset]
@@ -209,6 +210,7 @@ class LogCopy:
         file.close()
 
     def _copy_batches(self, segment: Segment, start: int, end: int) -> None:
+        """Copy the bytes of a segment's `.log` file from `start` to `end`."""
         source = self._disk.open_to_read(segment.path + LOG_SUFFIX)
         copy = self._disk.open(f"{self.path}/{make_segment_name(segment.base_offset)}{LOG_SUFFIX}", create=True)
         try:

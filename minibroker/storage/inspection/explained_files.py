@@ -88,12 +88,14 @@ def _explain_fixed_size_entries(cursor: PartCursor, layout: EntryLayout, start: 
 
 
 def _explain_number(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
+    """Add the part of a number with this `struct` code."""
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(Struct(f">{code}"))
     return part
 
 
 def _explain_entries(cursor: PartCursor, layout: EntryLayout, inspected: InspectedFile, start: int) -> None:
+    """Explain the entries of an index or a producer snapshot."""
     base_offset = inspected.base_offset or 0
     if inspected.kind is FileKind.PRODUCER_SNAPSHOT:
         _explain_snapshot_head(cursor)
@@ -114,6 +116,7 @@ def _explain_entries(cursor: PartCursor, layout: EntryLayout, inspected: Inspect
 
 
 def _explain_snapshot_head(cursor: PartCursor) -> None:
+    """Explain what is before the entries of a producer snapshot."""
     _, crc, _ = (_explain_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
@@ -139,6 +142,7 @@ def _read_text_line(cursor: PartCursor, data: bytes) -> str:
 
 
 def _explain_properties(cursor: PartCursor) -> None:
+    """Explain a properties file: a part for each line."""
     data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.add_part("property", "line") as part:
@@ -148,6 +152,7 @@ def _explain_properties(cursor: PartCursor) -> None:
 
 
 def _explain_json(cursor: PartCursor) -> None:
+    """Explain a file with a JSON object: a part for each field."""
     import json  # a slow import
 
     try:

@@ -122,6 +122,7 @@ def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Inspe
 
 
 def _find_transaction_problem(entry: TransactionEntry, last: TransactionEntry | None) -> tuple[str, str] | None:
+    """Return what was expected and what was found of an entry, None if it is right."""
     if entry.version != TRANSACTION_INDEX_VERSION:
         return f"version {TRANSACTION_INDEX_VERSION}", f"{entry.version}"
     if entry.producer_id < 0:
@@ -191,6 +192,7 @@ def _find_disordered_entries(
 
 
 def _compute_crc_from(file: File, position: int, end: int) -> int:
+    """Return the CRC-32C of a file's bytes from `position` to `end`."""
     crc, reader = 0, BlockReader(file, end)
     while piece := reader.read_at(position, BLOCK_BYTES):
         crc = crc32c(piece, crc)

@@ -28,13 +28,16 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class IndexCheck(Protocol):
-    """The check of an index: `check_batch` and `explain_damaged_entry` in the log's order, then what remains."""
+    """The check of an index: `check_batch` and `skip_entries_of_damage` in the log's order, then what remains."""
 
-    def check_batch(self, batch: FoundBatch) -> Iterable[DamagedBytes]: ...
+    def check_batch(self, batch: FoundBatch) -> Iterable[DamagedBytes]:
+        """Yield what is wrong with the entries up to this batch of the log."""
 
-    def explain_damaged_entry(self, damage: DamagedBytes) -> None: ...
+    def skip_entries_of_damage(self, damage: DamagedBytes) -> None:
+        """Do not check the entries of damaged bytes of the log."""
 
-    def check_remaining_entries(self, size_bytes: int) -> Iterable[DamagedBytes]: ...
+    def check_remaining_entries(self, size_bytes: int) -> Iterable[DamagedBytes]:
+        """Yield what is wrong with the entries behind all batches of a log of `size_bytes`."""
 
 
 class _IndexEntries(Generic[AnyEntry]):
@@ -46,12 +49,14 @@ class _IndexEntries(Generic[AnyEntry]):
         self.next: AnyEntry | None = next(self._entries, None)
 
     def remove_next_entry(self) -> AnyEntry:
+        """Return the next entry, and go on to the one behind it."""
         entry = self.next
         assert entry is not None
         self.next = next(self._entries, None)
         return entry
 
     def make_mismatch_damage(self, entry: AnyEntry, offset: int, expected: str, found: str) -> DamagedBytes:
+        """Return the damage of an entry that does not match the log."""
         return DamagedBytes(self.path, entry.position, 0, offset, expected, found)
 
 
@@ -62,6 +67,7 @@ class OffsetIndexCheck(_IndexEntries[OffsetEntry]):
         super().__init__(path, entries, OffsetEntry)
 
     def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        """Yield the entries that have no batch, or not this batch's last offset."""
         while self.next is not None and self.next.log_position <= batch.position:
             entry = self.remove_next_entry()
             if entry.log_position < batch.position:
@@ -70,16 +76,19 @@ class OffsetIndexCheck(_IndexEntries[OffsetEntry]):
                 expected = f"offset {batch.header.last_offset}, the last of the batch at {batch.position}"
                 yield self.make_mismatch_damage(entry, batch.header.base_offset, expected, f"{entry.offset}")
 
-    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
+    def skip_entries_of_damage(self, damage: DamagedBytes) -> None:
+        """Skip the entries that point into damaged bytes of the log."""
         end = damage.position + damage.size_bytes
         while self.next is not None and damage.position <= self.next.log_position < end:
             self.remove_next_entry()
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
+        """Yield the entries behind the log's end."""
         while self.next is not None:
             yield self._make_no_batch_damage(self.remove_next_entry())
 
     def _make_no_batch_damage(self, entry: OffsetEntry) -> DamagedBytes:
+        """Return the damage of an entry where no batch begins."""
         return self.make_mismatch_damage(
             entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}"
         )
@@ -94,6 +103,7 @@ class TimeIndexCheck(_IndexEntries[TimeEntry]):
         self._is_certain = True
 
     def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        """Yield the entries that have not this batch's last offset, or not the largest timestamp so far."""
         header = batch.header
         if not batch.is_credible:
             self._is_certain = False
@@ -111,10 +121,12 @@ class TimeIndexCheck(_IndexEntries[TimeEntry]):
                 yield self.make_mismatch_damage(entry, entry.offset, expected, f"{entry.timestamp}")
         self._largest = max(self._largest, header.max_timestamp)
 
-    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
+    def skip_entries_of_damage(self, damage: DamagedBytes) -> None:
+        """Check less from here on: damaged bytes may have had a larger timestamp."""
         self._is_certain = False
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
+        """Yield the entries with offsets behind the log's end."""
         while self.next is not None and self._is_certain:
             entry = self.remove_next_entry()
             if size_bytes:
@@ -129,6 +141,7 @@ class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
         self._log = log
 
     def check_batch(self, batch: FoundBatch) -> Iterator[DamagedBytes]:
+        """Yield the entry, or its lack, if it does not match the marker in this batch."""
         header = batch.header
         if not batch.is_credible or not header.is_control or not self._is_abort(batch):
             return
@@ -142,6 +155,7 @@ class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
             yield DamagedBytes(self.path, position, 0, header.base_offset, expected, found_text)
 
     def _is_abort(self, batch: FoundBatch) -> bool:
+        """Return whether a control batch aborts a transaction; False if it cannot be read."""
         if batch.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
             return False
         try:
@@ -150,8 +164,9 @@ class TransactionIndexCheck(_IndexEntries[TransactionEntry]):
         except KafkaError:
             return False  # reported where the records are read
 
-    def explain_damaged_entry(self, damage: DamagedBytes) -> None:
+    def skip_entries_of_damage(self, damage: DamagedBytes) -> None:
         """Do nothing: each marker is checked by itself."""
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[DamagedBytes]:
+        """Yield nothing: compaction may have removed the markers."""
         return iter(())

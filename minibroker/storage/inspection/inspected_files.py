@@ -240,6 +240,7 @@ def iterate_file_contents(disk: Disk, inspected: InspectedFile, options: Inspect
 def _iterate_open_file_contents(
     disk: Disk, file: File, inspected: InspectedFile, options: InspectionOptions
 ) -> Iterator[InspectedItem]:
+    """Yield the content of an open file, by its kind, and every damage."""
     kind = inspected.kind
     if kind is FileKind.METADATA_SNAPSHOT or (kind is FileKind.LOG and not options.verify):
         yield from _iterate_log_findings(disk, file, inspected, [], options)
@@ -274,6 +275,7 @@ def _compare_index_with_log(disk: Disk, file: File, inspected: InspectedFile) ->
 def _iterate_file_entries(
     file: File, inspected: InspectedFile
 ) -> Iterator[Entry | TextLine | InspectionNote | DamagedBytes]:
+    """Yield the entries of an index, a snapshot or a text file, by its kind, with notes and damage."""
     layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
     match layout:
         case CheckpointLayout(columns):
@@ -295,6 +297,7 @@ def _iterate_file_entries(
 def _iterate_log_findings(
     disk: Disk, file: File, inspected: InspectedFile, checks: list[IndexCheck], options: InspectionOptions
 ) -> Iterator[FoundBatch | FoundRecord | InspectionNote | DamagedBytes]:
+    """Yield the batches of a log, their records if wanted, and the damage of the log and of checked indexes."""
     is_segment = inspected.kind is not FileKind.METADATA_SNAPSHOT
     inspection = LogInspection(
         file,
@@ -312,7 +315,7 @@ def _iterate_log_findings(
                 yield from check.check_batch(finding)
         elif isinstance(finding, DamagedBytes):
             for check in checks:
-                check.explain_damaged_entry(finding)
+                check.skip_entries_of_damage(finding)
     for check in checks:
         yield from check.check_remaining_entries(file.size_bytes())
 
@@ -336,6 +339,7 @@ def _find_next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
 
 
 def _open_indexes_of_segment(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
+    """Yield the indexes of a segment that exist, each as an open file."""
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
         path = inspected.make_path_with_suffix(suffix)
         with suppress(FileNotFoundError):
@@ -343,6 +347,7 @@ def _open_indexes_of_segment(disk: Disk, inspected: InspectedFile) -> Iterator[t
 
 
 def _make_index_check(log: File, file: File, inspected: InspectedFile) -> IndexCheck:
+    """Return the check of an index against the log that it belongs to."""
     entries = _iterate_file_entries(file, inspected)
     if inspected.kind is FileKind.OFFSET_INDEX:
         return OffsetIndexCheck(file.path, entries)

@@ -80,6 +80,7 @@ def _iterate_records_of_wrapper(
 
 
 def _parse_records(file: File, batch: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | DamagedBytes]:
+    """Yield the records of a payload up to the first malformed one, and the damage."""
     header, position, last_offset = batch.header, 0, batch.header.base_offset - 1
     records = parse_records(payload, header)
     for index in range(header.record_count):

@@ -62,6 +62,7 @@ def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[T
 
 
 def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> TextLine | DamagedBytes:
+    """Return the fields of a row, or the damage if it does not have these columns."""
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
@@ -133,6 +134,7 @@ def iterate_json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
 
 
 def _find_match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    """Return where the pattern, which must match at `position`, ends."""
     found = pattern.match(text, position)
     assert found is not None  # the text is a JSON object
     return found.end()

@@ -96,9 +96,9 @@ class ProducerStates:
         return max(self.find_first_unstable_offset(log_end_offset), log_start_offset)
 
     def check_epoch_and_sequence(self, header: BatchHeader) -> tuple[int, int] | None:
-        """Check a batch with a producer id. Return None if it may be appended.
+        """Check a batch with a producer id. Return None if it may be appended, else what batch it duplicates.
 
-        If it repeats one of the producer's last five batches, return (first offset, largest timestamp) of that batch.
+        That is (first offset, largest timestamp) of the batch that it repeats, one of the producer's last five.
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an old epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a wrong sequence,
         INVALID_TXN_STATE for a batch outside of the producer's open transaction.
         """
@@ -269,6 +269,7 @@ class ProducerStates:
 
 
 def _find_open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
+    """Return the first offset of each open transaction by producer id, the oldest first."""
     found = [(entry.transaction_first_offset, producer_id) for producer_id, entry in entries.items()]
     return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
 
@@ -278,6 +279,7 @@ def _format_sequences(batches: Sequence[AppendedBatch]) -> str:
 
 
 def _check_batch_in_transaction(header: BatchHeader, entry: ProducerEntry) -> None:
+    """Raise `KafkaError` INVALID_TXN_STATE for a non-transactional batch during a transaction."""
     if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, f"Expected transactional write from producer {header.producer_id}"
@@ -292,6 +294,7 @@ def _make_past_epoch_error(producer_id: int, epoch: int, entry: ProducerEntry) -
 
 
 def _check_new_epoch_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
+    """Raise `KafkaError` for an older epoch, or a newer one that does not begin with sequence 0."""
     if header.producer_epoch < entry.epoch:
         raise _make_past_epoch_error(header.producer_id, header.producer_epoch, entry)
     if header.base_sequence != 0:
@@ -318,6 +321,7 @@ def _encode_producer_entry(producer_id: int, entry: ProducerEntry) -> bytes:
 
 
 def _decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+    """Return the entries of a `.snapshot` file by producer id. Raises CorruptSnapshot."""
     if len(data) < _ENTRIES_POSITION:
         raise CorruptSnapshot(f"it has {len(data)} bytes, fewer than its head")
     version, crc = _SNAPSHOT_HEAD.unpack_from(data)

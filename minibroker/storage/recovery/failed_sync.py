@@ -43,6 +43,7 @@ def rewrite_unsynced_segments(disk: Disk, directory: str, segments: Iterable[Seg
 
 
 def _replace_segment_by_copy(disk: Disk, segment: Segment) -> None:
+    """Replace the `.log` file by a synced copy with the same modification time."""
     original = segment.file
     copy = disk.open(original.path + TEMPORARY_SUFFIX, create=True)
     copy.truncate(0)

@@ -33,7 +33,7 @@ SECTOR_BYTES = 512
 
 
 def finish_or_undo_file_swaps(disk: Disk, directory: str) -> list[str]:
-    """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
+    """Finish or undo interrupted swaps of files. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
     `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
     offsets it covers, unless a `.cleaned` file of the same or an earlier offset shows that its group was incomplete.
@@ -52,6 +52,7 @@ def finish_or_undo_file_swaps(disk: Disk, directory: str) -> list[str]:
 
 
 def _remove_unfinished_files(disk: Disk, directory: str, names: Sequence[str]) -> None:
+    """Remove `.deleted`, `.cleaned` and temporary files, and `.swap` files of an incomplete group."""
     cleaned = [
         offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_base_offset(name)) is not None
     ]

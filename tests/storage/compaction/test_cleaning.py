@@ -141,7 +141,7 @@ def test_a_read_at_a_removed_offset_continues_at_the_next_record(tmp_path: Path)
 
 
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
-def test_a_read_of_a_replaced_segment_completes(tmp_path: Path) -> None:
+def test_a_region_of_a_segment_replaced_by_a_cleaning_can_still_be_read(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     region = log.read(0, 1 << 20)

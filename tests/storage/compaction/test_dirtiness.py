@@ -90,7 +90,7 @@ def test_the_age_of_records_without_a_timestamp_is_that_of_the_file(tmp_path: Pa
     assert measure_dirtiness(log, NOW_MS + 500).end_offset == 1
 
 
-def test_a_log_is_overdue_when_a_dirty_segment_exceeds_the_maximum_lag(tmp_path: Path) -> None:
+def test_a_log_is_overdue_for_cleaning_when_a_dirty_segment_exceeds_the_maximum_lag(tmp_path: Path) -> None:
     log = log_of(tmp_path, max_compaction_lag_ms=3000)
     assert not measure_dirtiness(log, NOW_MS).is_overdue
     assert measure_dirtiness(log, NOW_MS + 1).is_overdue
@@ -106,14 +106,14 @@ def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
     assert found.cleanable_bytes == sum(segment.size_bytes for segment in log.segments[:-1])
 
 
-def test_a_log_is_due_above_the_minimum_dirty_ratio(tmp_path: Path) -> None:
+def test_a_log_is_due_for_cleaning_above_the_minimum_dirty_ratio(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=0.5))
     assert not is_cleaning_due(log, dirt(100, 100))
     assert is_cleaning_due(log, dirt(100, 101))
     assert dirt(300, 100).ratio == 0.25
 
 
-def test_an_overdue_log_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
+def test_a_log_beyond_the_maximum_lag_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     assert is_cleaning_due(log, dirt(1000, 1, is_overdue=True))
     assert not is_cleaning_due(log, dirt(1000, 0, is_overdue=True))

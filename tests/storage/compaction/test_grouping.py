@@ -72,7 +72,7 @@ def test_an_empty_list_of_segments_has_no_groups() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 120)), max_size=30))
-def test_all_segments_are_in_one_group_in_order(given_sizes: list[tuple[int, int]]) -> None:
+def test_each_segment_is_in_exactly_one_group_and_the_order_is_kept(given_sizes: list[tuple[int, int]]) -> None:
     indexes = {index * 10: IndexSizes(size, size // 2) for index, (_, size) in enumerate(given_sizes)}
     every = sources(*(size for size, _ in given_sizes))
     groups = group_segments(every, lambda source: indexes[source.base_offset], SETTINGS)

@@ -42,7 +42,7 @@ def test_cleaned_files_contain_the_batches_in_order(tmp_path: Path) -> None:
     assert to.size_bytes == len(data)
 
 
-def test_the_indexes_equal_those_built_from_the_batches(tmp_path: Path) -> None:
+def test_the_indexes_of_a_cleaned_segment_equal_those_rebuilt_from_its_batches(tmp_path: Path) -> None:
     to = writer(tmp_path)
     data = add(to, 20)
     to.finish_segment_files([], NOW_MS)
@@ -69,7 +69,7 @@ def test_a_cleaned_segment_has_its_own_transaction_index(tmp_path: Path) -> None
     assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == encode_aborted_transactions([transaction])
 
 
-def test_files_of_an_earlier_attempt_are_removed(tmp_path: Path) -> None:
+def test_cleaned_files_left_by_an_earlier_cleaning_are_removed(tmp_path: Path) -> None:
     for kind in (".log", ".index", ".timeindex", ".txnindex"):
         (tmp_path / f"{NAME}{kind}.cleaned").write_bytes(b"left" * 1000)
     to = writer(tmp_path)
@@ -98,7 +98,7 @@ def test_offsets_beyond_the_index_range_overflow_the_segment(tmp_path: Path) -> 
         add(to, 1, base_offset=100 + 0x7FFFFFFF)
 
 
-def test_all_written_files_can_be_discarded(tmp_path: Path) -> None:
+def test_all_files_of_a_cleaned_segment_can_be_discarded(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.log").write_bytes(b"original")
     to = writer(tmp_path)
     add(to, 10)

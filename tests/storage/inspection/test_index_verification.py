@@ -41,7 +41,7 @@ def run(log: File, check: IndexCheck) -> list[DamagedBytes]:
         if isinstance(finding, FoundBatch):
             said += check.check_batch(finding)
         elif isinstance(finding, DamagedBytes):
-            check.explain_damaged_entry(finding)
+            check.skip_entries_of_damage(finding)
     return said + list(check.check_remaining_entries(log.size_bytes()))
 
 

@@ -87,7 +87,7 @@ def test_a_file_name_determines_the_kind_of_file(name: str, kind: FileKind, base
 
 
 @pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "notes.txt"])
-def test_other_file_names_have_no_kind(name: str) -> None:
+def test_file_names_that_cannot_be_inspected_have_no_kind(name: str) -> None:
     assert identify_file(name) is None
 
 

@@ -53,7 +53,7 @@ def test_a_start_after_a_failed_fsync_rewrites_the_data(disk: FaultyDisk, caplog
     assert len(read_values(crashed(disk))) == 10
 
 
-def test_without_the_note_of_the_failure_a_later_fsync_loses_the_data(disk: FaultyDisk) -> None:
+def test_a_start_without_the_marker_of_the_failed_fsync_loses_the_data(disk: FaultyDisk) -> None:
     """Otherwise the test above would pass on any disk."""
     fail_to_flush(disk, suffix=".log")
     disk.remove(NOTE)
