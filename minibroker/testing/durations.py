@@ -26,7 +26,7 @@ def add_unit_to_duration(duration: Duration) -> str | timedelta:
 
 
 def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
-    """Return a function that gives the durations among the arguments of a method their units.
+    """Return a function that turns bare numbers among a method's durations into seconds with a unit.
 
     Durations are annotated as such, also in the TypedDict of further keyword arguments. The arguments begin after the
     method's owner.
@@ -47,6 +47,7 @@ def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Wo
 
 
 def _return_arguments_unchanged(arguments: Arguments, keywords: Words) -> tuple[Arguments, Words]:
+    """Return the arguments of a method without durations."""
     return arguments, keywords
 
 

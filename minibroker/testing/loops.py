@@ -63,6 +63,7 @@ class BrokerLoop:
         return os.getpid() != self._process_id
 
     def _check_not_forked(self) -> None:
+        """Raise NotRunning in a fork of the loop's process."""
         if self.is_in_other_process:
             raise NotRunning(f"the broker runs in process {self._process_id}, of which this one is a fork")
 
@@ -207,7 +208,7 @@ class ServedObject(LoopOwner):
         """Serve in a thread of its own. Raises StartError, SettingsError."""
         self._set_loop(LoopThread())
         try:
-            self.loop.run_on_loop(self._serve_on_new_loop())
+            self.loop.run_on_loop(self._start_serving())
         except BaseException:
             self._close_event_loop()
             raise
@@ -217,7 +218,7 @@ class ServedObject(LoopOwner):
         """Serve in the running event loop. Raises StartError, SettingsError."""
         self._set_loop(CallersLoop())
         try:
-            await self._serve_on_new_loop()
+            await self._start_serving()
         except BaseException:
             self._close_event_loop()
             raise
@@ -227,7 +228,7 @@ class ServedObject(LoopOwner):
         """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
         if self._loop is not None and not self._loop.is_in_other_process:
             try:
-                self.loop.run_on_loop(self._close_served_broker_or_proxy())
+                self.loop.run_on_loop(self._stop_serving())
             finally:
                 self._close_event_loop()
 
@@ -235,7 +236,7 @@ class ServedObject(LoopOwner):
         """Stop as `stop` does."""
         if self._loop is not None and not self._loop.is_in_other_process:
             try:
-                await self.loop.arun_on_loop(self._close_served_broker_or_proxy())
+                await self.loop.arun_on_loop(self._stop_serving())
             finally:
                 self._close_event_loop()
 
@@ -243,10 +244,12 @@ class ServedObject(LoopOwner):
         """Take the loop. Raises RuntimeError if there is one."""
         raise NotImplementedError
 
-    async def _serve_on_new_loop(self) -> None:
+    async def _start_serving(self) -> None:
+        """Begin to serve, on the loop that was just set. Raises StartError."""
         raise NotImplementedError
 
-    async def _close_served_broker_or_proxy(self) -> None:
+    async def _stop_serving(self) -> None:
+        """Stop serving cleanly, and keep the loop."""
         raise NotImplementedError
 
     def _close_event_loop(self) -> None:
@@ -255,7 +258,7 @@ class ServedObject(LoopOwner):
 
 
 def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
-    """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
+    """Make the function `verb`, which waits for nothing, run on the loop of its object, and return its result."""
     read = make_duration_converter(verb)
 
     @wraps(verb)
@@ -342,6 +345,7 @@ async def _await_in_trio(future: Future[Result]) -> Result:
 
 
 def _resolve_future(future: Future[Result], function: Callable[[], Result]) -> None:
+    """Call `function`, and set its result or its error in the future."""
     try:
         future.set_result(function())
     except BaseException as error:

@@ -53,6 +53,7 @@ class MovingClock:
         self._system.run_in_own_thread(work, lambda error: self._call_done_with_error(on_done, error))
 
     def _call_done_with_error(self, on_done: Done, error: Exception | None) -> None:
+        """Tell `on_done` the error of work in a thread, None without one, and then `after`."""
         on_done(error)
         if self.after is not None:
             self.after()
@@ -151,5 +152,6 @@ class MovingClock:
             self._alarm = self._system.call_later(max(wake_ms - self._system.monotonic_ms(), 0.0), self._run_timers)
 
     def _run_timers(self) -> None:
+        """Run the timers that are due, as the alarm has rung."""
         self._alarm, self._alarm_ms = None, float("inf")
         self._run_due_timers_and_set_alarm()

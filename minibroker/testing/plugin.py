@@ -199,15 +199,15 @@ def _add_broker_sections(report: pytest.TestReport, brokers: list[tuple[Broker, 
     """Add what the brokers of a failed test have seen to its report, and its section for the page at `path`."""
     if not brokers:
         return
-    from minibroker.testing.reports.failure_report import write_report
-    from minibroker.testing.reports.html_report import make_anchor, write_section
+    from minibroker.testing.reports.failure_report import format_report
+    from minibroker.testing.reports.html_report import format_section, make_anchor
 
     link = None if path is None else f"{path}#{make_anchor(report.nodeid, report.when)}"
     for broker, before in brokers:
-        report.sections.append((f"minibroker at {_format_address(broker)}", write_report(broker, before, link)))
+        report.sections.append((f"minibroker at {_format_address(broker)}", format_report(broker, before, link)))
     if path is not None:
         # pytest-xdist sends a report's attributes to the process that writes the page.
-        vars(report)[SECTION] = write_section(report.nodeid, report.when, report.longreprtext, brokers)
+        vars(report)[SECTION] = format_section(report.nodeid, report.when, report.longreprtext, brokers)
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of a test that Ctrl-C has ended

@@ -84,10 +84,12 @@ def _matches_path(route: Route, segments: list[str]) -> bool:
 
 
 def _get_variables(route: Route, segments: list[str]) -> dict[str, str]:
+    """Return the values of a path's variables: the segments in the places of `{name}`."""
     return {part[1:-1]: each for part, each in zip(route.parts, segments, strict=True) if part[:1] == "{"}
 
 
 def _toggle_last_slash(segments: list[str]) -> list[str]:
+    """Return the segments with an empty last one, or without it if there is one."""
     return segments[:-1] if segments[-1:] == [""] else [*segments, ""]
 
 

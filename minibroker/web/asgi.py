@@ -40,6 +40,7 @@ class IncomingBody:
             self._is_given_up = not self._is_whole
 
     async def _read_all(self, max_bytes: int) -> bytes:
+        """Return the whole body. Raises RequestRefused if it is too large, or the client has gone."""
         parts: list[bytes] = []
         size_bytes = 0
         while True:

@@ -42,9 +42,11 @@ class WriteFlowControl:
         return not self._writable.is_set()
 
     def pause(self) -> None:
+        """Let writers wait."""
         self._writable.clear()
 
     def resume(self) -> None:
+        """Let writers go on."""
         self._writable.set()
 
     async def wait_until_writable(self) -> None:
@@ -117,6 +119,7 @@ class HttpConnection(asyncio.Protocol):
                 return
 
     def _begin_request(self, request: h11.Request) -> None:
+        """Begin to run the application for a request, or refuse it."""
         if self._is_one_too_many:
             return self.refuse_request(503)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:

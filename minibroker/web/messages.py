@@ -109,10 +109,10 @@ def make_json_answer(value: Any, status: int = 200, headers: Mapping[str, str] |
 
 
 def make_redirection(path: str) -> Answer:
-    """Return the answer that it is elsewhere."""
+    """Return a redirection (307) to another path."""
     return Answer(status=307, headers={"location": path})
 
 
 def make_too_large_error(max_bytes: int) -> RequestRefused:
-    """Return the error for a body of more bytes than these."""
+    """Return the error for a body of more than `max_bytes`."""
     return RequestRefused(413, f"a request has no more than {max_bytes:,} bytes")

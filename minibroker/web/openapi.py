@@ -25,7 +25,7 @@ class ErrorAnswer(msgspec.Struct):
     message: str
 
 
-def describe_routes(
+def make_openapi_document(
     routes: Iterable[Route],
     errors: Mapping[int, str],
     schemas: Mapping[str, Any],
@@ -33,7 +33,7 @@ def describe_routes(
     needs_token: bool,
     **openapi_info: str,
 ) -> dict[str, Any]:
-    """Return the description. `errors` are those of every route, and `schemas` those that no type has."""
+    """Return the OpenAPI document. `errors` are those of every route, and `schemas` those that no type has."""
     found = [each for each in routes if each.tag]
     kinds = dict.fromkeys(kind for route in found for kind in _iterate_described_types(route))
     parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_get_declared_schema, ref_template=REF)
@@ -53,6 +53,7 @@ def describe_routes(
 
 
 def _get_declared_schema(kind: Any) -> Any:
+    """Return the schema that one of our types has as an attribute."""
     return kind.schema
 
 
@@ -69,6 +70,7 @@ def _iterate_described_types(route: Route) -> Iterable[Any]:
 
 
 def _describe_operation(route: Route, schemas_by_type: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+    """Return the OpenAPI operation of a route."""
     queried = route.query_or_body_parameters if route.method in QUERIED else []
     description: dict[str, Any] = {
         "tags": [route.tag],
@@ -94,12 +96,13 @@ def _describe_operation(route: Route, schemas_by_type: Mapping[Any, Any], errors
 
 
 def get_description(route: Route) -> str:
-    """Return what a route does: the first paragraph of its function's documentation, without what is of Python."""
+    """Return what a route does: the first paragraph of its function's docstring, without notes for Python."""
     text = inspect.cleandoc(inspect.unwrap(route.function).__doc__ or "").partition("\n\n")[0]
     return route.about or re.sub(r"\bNone\b", "null", OF_PYTHON.sub("", " ".join(text.split()))).strip()
 
 
 def _describe_parameter(parameter: Parameter, source: str, schemas_by_type: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return an OpenAPI parameter in the `source`, "path" or "query"."""
     schema = dict(schemas_by_type[parameter.kind])
     is_required = source == "path" or parameter.is_required
     if not is_required and parameter.default not in (None, ""):
@@ -108,6 +111,7 @@ def _describe_parameter(parameter: Parameter, source: str, schemas_by_type: Mapp
 
 
 def _describe_responses(route: Route, schemas_by_type: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
+    """Return the OpenAPI responses of a route by status."""
     good: dict[str, Any] = {"description": "Successful Response"}
     if route.return_type is not None:
         good["content"] = {

@@ -41,19 +41,19 @@ class TimeSpan(str):
 
     @classmethod
     def read(cls, value: Any) -> TimeSpan:
-        """Return a value of JSON. Raises ValueError."""
+        """Return a JSON string or number, of ms, as a duration with its unit. Raises ValueError."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("must be a duration")
         return cls(value if isinstance(value, str) else f"{value} ms")
 
 
 def convert_value(kind: Any, value: Any) -> Any:
-    """Return a value of JSON as a type of ours, which reads it itself."""
+    """Return a JSON value as one of our types, by its own method `read`."""
     return kind.read(value)
 
 
 def read_json_as(data: bytes, kind: Any) -> Any:
-    """Return a body as a type. Raises InvalidRequest."""
+    """Decode a JSON body into a type. Raises InvalidRequest."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=convert_value)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -90,6 +90,7 @@ def _format_mistake(source: str, error: str, kind: Any, value: Any) -> str:
 
 
 def _get_value_at_path(value: Any, steps: list[str]) -> Any:
+    """Return what is at a path of keys and indexes inside of a value, None for nothing."""
     for step in steps:
         with suppress(LookupError, ValueError, TypeError):
             value = value[int(step) if isinstance(value, list) else step]
@@ -110,6 +111,7 @@ def _explain_mistake(value_name: str, kind: Any, steps: list[str]) -> str:
 
 
 def _translate_type_names(text: str) -> str:
+    """Return types of JSON as people call them."""
     return " or ".join(WORDS.get(each, each) for each in text.split(" | ") if each != "null")
 
 

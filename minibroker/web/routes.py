@@ -61,13 +61,14 @@ class Route:
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """What the function takes, and its owner."""
+        """The parameters of the function, and of what makes its owner."""
         found = list(iterate_parameters(self.function))
         if self.owner is not None:
             found = [*iterate_parameters(self.owner), *found[1:]]
         return [self._apply_declared_kind(each) for each in found if each.name not in self.without]
 
     def _apply_declared_kind(self, parameter: Parameter) -> Parameter:
+        """Return the parameter with the type or the limits that the route declares for it."""
         name, kind = parameter.name, parameter.kind
         if name in self.variables:
             kind = remove_none_from_annotation(kind)
@@ -142,6 +143,7 @@ class Route:
         return self._make_answer(result)
 
     def _make_owner_from_arguments(self, arguments: dict[str, Any]) -> Any:
+        """Take the owner's arguments out, and return the owner."""
         assert self.owner is not None
         return self.owner(**{each.name: arguments.pop(each.name) for each in iterate_parameters(self.owner)})
 
@@ -151,12 +153,13 @@ class Route:
             read_struct_from_texts("path", {name: request.variables[name] for name in self.variables}, self.path_type)
         )
         if self.method in QUERIED:
-            return given | self._list_given_arguments(
+            return given | self._collect_given_arguments(
                 read_struct_from_texts("query", _take_last_values(request.query), self.query_or_body_type)
             )
         return given if self.query_or_body_type is None else given | await self._read_body(request)
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
+        """Return the arguments in a JSON body. Raises InvalidRequest."""
         data = await request.read(self.most_bytes)
         if not data or (data.strip() == b"null" and not self.needs_body):
             if self.needs_body:
@@ -166,11 +169,11 @@ class Route:
             raise InvalidRequest("body: must be JSON, which its Content-Type says: application/json")
         found, first = read_json_as(data, self.query_or_body_type), self.query_or_body_parameters[0]
         if not first.is_whole:
-            return self._list_given_arguments(found)
+            return self._collect_given_arguments(found)
         return found if first.kind == dict[str, Any] and not self.whole else {first.name: found}
 
-    def _list_given_arguments(self, struct: Any) -> dict[str, Any]:
-        """Return arguments, without entries of a TypedDict that are not given."""
+    def _collect_given_arguments(self, struct: Any) -> dict[str, Any]:
+        """Return the arguments in a struct, without entries of a TypedDict that are not given."""
         absent = {
             each.name for each in self.query_or_body_parameters if each.of_many and getattr(struct, each.name) is None
         }
@@ -184,7 +187,7 @@ class Route:
         return make_json_answer(self._convert_result(result), self.success_status)
 
     def _convert_result(self, result: Any) -> Any:
-        """Return what the answer's type has of a result."""
+        """Return a result in the form of the answer's type."""
         if isinstance(self.answer, str):
             return {self.answer.partition(".")[2]: result}
         if hasattr(self.answer, "make_from"):
@@ -225,6 +228,8 @@ class Routes(list[Route]):
         return self._make_decorator("DELETE", path, route_options)
 
     def _make_decorator(self, method: str, path: str, route_options: dict[str, Any]) -> Callable[[Function], Function]:
+        """Return a decorator that adds a route to its function."""
+
         def register_route(function: Function) -> Function:
             self.add_route(method, path, function, function.__name__, **route_options)
             return function
@@ -233,10 +238,12 @@ class Routes(list[Route]):
 
 
 def _get_values_by_field(struct: Any) -> dict[str, Any]:
+    """Return the values of a msgspec struct by field."""
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
 def _take_last_values(query: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return the last value of each parameter."""
     return {name: values[-1] for name, values in query.items()}
 
 

@@ -138,6 +138,7 @@ class Server:
         self._reserved.close()
 
     def _stop_listening(self) -> OpenConnections | None:
+        """Accept no more connections; return the open ones, None if it has not listened."""
         connections, self._connections = self._connections, None
         if self._watching is not None:
             self._watching.cancel()

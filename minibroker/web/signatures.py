@@ -59,7 +59,7 @@ def get_return_type(function: Callable[..., Any]) -> Any:
 
 
 def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
-    """Return the type of an annotation, which is a text; durations are as HTTP has them."""
+    """Return the type that an annotation, a text, stands for; durations are `TimeSpan`."""
     return eval(hint, {**names, "Duration": TimeSpan}) if isinstance(hint, str) else hint
 
 
@@ -70,7 +70,7 @@ def add_meta_to_type(kind: Any, meta: Meta) -> Any:
 
 
 def is_struct(kind: Any) -> bool:
-    """Return whether a type is one of msgspec's objects, or that or nothing."""
+    """Return whether a type is a msgspec struct, or one or None."""
     return hasattr(remove_none_from_annotation(kind), "__struct_fields__")
 
 
@@ -89,7 +89,7 @@ _STRUCTS: dict[str, Any] = {}
 
 
 def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
-    """Return the type of an object that has these parameters, and if `strict` no others. There is one of a kind."""
+    """Return a struct type with these parameters as fields, and if `strict` no others. Equal ones are made once."""
     fields = [
         (each.name, each.kind) if each.is_required else (each.name, each.kind, _copy_default(each.default))
         for each in parameters

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.testing import Broker, RegistryVerbs
-from minibroker.testing.reports.failure_report import write_report
+from minibroker.testing.reports.failure_report import format_report
 from tests.registry.asking import Asking, record
 
 USER = record("User", ("name", "string"))
@@ -147,7 +147,7 @@ def test_registry_verbs_of_a_broker_without_a_registry_raise_an_error(kafka: Any
 
 def test_a_failure_report_lists_registry_requests(broker: Broker, registry: Asking) -> None:
     registry.get("/subjects/x/versions")
-    assert "registry: GET /subjects/x/versions: 404 after " in write_report(broker)
+    assert "registry: GET /subjects/x/versions: 404 after " in format_report(broker)
 
 
 def test_registry_requests_are_listed_among_those_of_kafka_clients(
@@ -160,9 +160,9 @@ def test_registry_requests_are_listed_among_those_of_kafka_clients(
     first, second = kafka_registry.requests()
     (create,) = kafka.journal.requests("CreateTopics")
     assert first.after < create.number <= second.after
-    text = write_report(kafka)
+    text = format_report(kafka)
     places = [text.index(part) for part in ("GET /subjects/x", "CreateTopics", "GET /subjects/y")]
     assert places == sorted(places)
-    assert "GET /subjects/x" not in write_report(kafka, before=second.after)
+    assert "GET /subjects/x" not in format_report(kafka, before=second.after)
     marks = [(mark.kind, mark.after) for mark in kafka.journal.marks if mark.kind == "registry"]
     assert marks == [("registry", first.after), ("registry", second.after)]

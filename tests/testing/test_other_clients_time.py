@@ -176,7 +176,7 @@ def test_produced_records_are_consumed_with_all_their_fields(broker: Broker) -> 
     consumer.close()
 
 
-def test_actions_of_kafka_python_can_be_awaited(broker: Broker) -> None:
+def test_records_commits_and_groups_of_kafka_python_can_be_awaited(broker: Broker) -> None:
     broker.fill({"t": ["a", "b"]})
 
     def use() -> None:

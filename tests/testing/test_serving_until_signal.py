@@ -167,7 +167,7 @@ def test_a_reset_clears_cleaner_gauges_and_keeps_cleaner_counters(measured: Meas
         assert (measured.cleaner.cleanings, measured.cleaner.uncleanable, measured.cleaner.max_dirty_ratio) == (3, 0, 0)
 
 
-def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
+def test_a_metrics_scrape_that_has_begun_is_completed_despite_a_reset(measured: Measurements) -> None:
     async def scraped() -> str:
         broker = Broker()
         broker.set_measurements(measured)
@@ -186,7 +186,7 @@ def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--control", "0"), ("--emulate", "4.3")])
-def test_unset_settings_are_shown_as_defaults(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_only_given_settings_are_described_as_static_broker_configs(tmp_path: Path, options: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=options) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         ((_, shown),) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).items()

@@ -13,7 +13,7 @@ from minibroker.quantities import Duration
 from minibroker.web.application import Application
 from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request
-from minibroker.web.openapi import describe_routes
+from minibroker.web.openapi import make_openapi_document
 from minibroker.web.routes import Routes
 from tests.asking_applications import Asking
 from tests.cases import for_each
@@ -212,7 +212,9 @@ def test_the_guard_rejects_a_request_before_its_body_is_read() -> None:
 
 
 def test_the_openapi_document_describes_all_routes() -> None:
-    told = describe_routes(routes(), {400: "wrong"}, {}, needs_token=True, title="Kettles", version="1", description="")
+    told = make_openapi_document(
+        routes(), {400: "wrong"}, {}, needs_token=True, title="Kettles", version="1", description=""
+    )
     heat = told["paths"]["/k/heat"]["post"]
     assert heat["description"] == "Heat the water; return what happened."
     assert heat["requestBody"] == {

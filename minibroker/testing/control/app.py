@@ -23,7 +23,7 @@ from minibroker.testing.control.request_routes import ObservedServer, make_reque
 from minibroker.web.application import Application
 from minibroker.web.guard import RequestGuard
 from minibroker.web.messages import Answer, Request, make_json_answer, make_text_answer
-from minibroker.web.openapi import describe_routes
+from minibroker.web.openapi import make_openapi_document
 from minibroker.web.routes import Route, Routes
 
 FILES: Final = {"/docs": "docs.html", "/docs.js": "docs.js", "/style.css": "style.css"}
@@ -44,7 +44,7 @@ DESCRIPTION_OF_PROXY = f"The faults and the journal of a proxy in front of a Kaf
 
 
 def make_page_routes(bootstrap_servers: Callable[[], str], landing_file: str = "landing.html") -> Routes:
-    """Return the paths of the pages. `landing_file` is the file of the one at `/`."""
+    """Return the routes of the static pages. `landing_file` is the file of the one at `/`."""
     routes = Routes(is_guarded=False, is_raw=True)
 
     @routes.get("/")
@@ -64,6 +64,7 @@ def make_page_routes(bootstrap_servers: Callable[[], str], landing_file: str = "
 
 
 def _make_file_handler(path: Path) -> Callable[[Request], Answer]:
+    """Return a handler that answers with the content of a file."""
     return lambda request: make_text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)
 
 
@@ -110,11 +111,11 @@ class ControlApplication(Application):
         """The description for people and for generators of clients."""
         errors = EVERYWHERE | GUARDED if self._needs_token else EVERYWHERE
         faults = {"NewFault": make_fault_schema()}
-        return describe_routes(self.routes, errors, faults, needs_token=self._needs_token, **self._info)
+        return make_openapi_document(self.routes, errors, faults, needs_token=self._needs_token, **self._info)
 
 
 def make_probe_routes(is_ready: Callable[[], bool]) -> Routes:
-    """Return /health, while the loop runs, and /ready if clients can connect; whoever probes needs no token."""
+    """Return the routes /health, while the loop runs, and /ready if clients can connect; probes need no token."""
 
     def answer_readiness(_: Request) -> Answer:
         return make_text_answer(UP.decode()) if is_ready() else make_text_answer(f"{DOWN}\n", 503)

@@ -49,7 +49,7 @@ ROOT: Final = "/v1"
 
 
 def add_share_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths for what was delivered."""
+    """Add the routes of share groups: their configs, deliveries, locks, waits and dead letters."""
     get = partial(routes.add_route, "GET", owner=broker.share_group)
     post = partial(routes.add_route, "POST", owner=broker.share_group)
     about = 'Set configs of the group, by Kafka\'s names: {"share.auto.offset.reset": "earliest"}.'
@@ -83,10 +83,10 @@ class NodeVerb(StrEnum):
 
 
 def make_control_routes(broker: Broker) -> list[Route]:
-    """Return all paths, for a broker in the same event loop."""
+    """Return all routes, for a broker in the same event loop."""
     found: list[Route] = []
     for tag, parts in {
-        "life": (_add_life_routes, _add_clock_routes),
+        "life": (_add_lifecycle_routes, _add_clock_routes),
         "records": (_add_record_routes, _add_expectation_routes, add_journal_routes),
         "waits": (_add_wait_routes,),
         "faults": (add_fault_routes,),
@@ -109,7 +109,8 @@ def make_control_routes(broker: Broker) -> list[Route]:
     return found
 
 
-def _add_life_routes(broker: Broker, routes: Routes) -> None:
+def _add_lifecycle_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that show, reset, restart and kill the broker, and those of snapshots."""
     snapshots: dict[int, Snapshot] = {}
     taken = 0
 
@@ -143,6 +144,8 @@ def _add_life_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_clock_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes of the clock."""
+
     @routes.get("/clock")
     def get_clock() -> ClockState:
         """Return the broker's time."""
@@ -168,6 +171,8 @@ def _add_clock_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_record_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that create topics, produce records and list them."""
+
     @routes.post("/topics", body="NewTopic", status=201, answer="TopicName.topic", kinds={"partitions": POSITIVE})
     async def create_topic(name: str, partitions: int | None = None, config: Mapping[str, Any] = NOTHING) -> str:
         """Create a topic, with configs by Kafka's names, such as retention.ms."""
@@ -194,6 +199,7 @@ def _add_record_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_expectation_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that wait for records, or for their absence."""
     on = partial(routes.add_route, "POST", errors=WAITED)
     about = "Wait until a topic has this many records; return them."
     expect = partial(on, "/topics/{topic}/expect", about=about, answer=list[Record], without=("decoded",))
@@ -204,6 +210,7 @@ def _add_expectation_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_wait_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that wait for groups, commits and high watermarks."""
     on = partial(routes.add_route, "POST", errors=WAITED)
     on("/groups/{group}/wait", broker.await_for_group, "wait_for_group", body="GroupWait", answer="Members.members")
     path, caught_up = "/groups/{group}/wait-until-caught-up", broker.await_until_caught_up
@@ -215,6 +222,7 @@ def _add_wait_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_node_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that stop, start, pause and resume nodes, and make their metadata stale."""
     verbs = {
         "stop": broker.stop_node,
         "kill": broker.kill_node,
@@ -234,6 +242,7 @@ def _add_node_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_leader_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes of a partition's leader and leader epoch."""
     path = "/topics/{topic}/partitions/{partition}"
     routes.add_route("GET", f"{path}/leader", broker.leader, "get_leader", answer="Leader.leader")
 
@@ -253,6 +262,7 @@ def _add_leader_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_coordinator_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that return and move coordinators."""
     for path, kind, other in (
         ("/groups/{group}", "group", "transactional_id"),
         ("/transactions/{transactional_id}", "transaction", "group"),
@@ -264,6 +274,7 @@ def _add_coordinator_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_group_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes of groups: offsets, lag, rebalances, eviction."""
     routes.add_route(
         "GET", "/groups/{group}/committed", broker.committed, "get_committed", answer="Committed.committed"
     )
@@ -282,6 +293,7 @@ def _add_group_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_transaction_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes that show, fence, hold and release transactions."""
     path = "/transactions/{transactional_id}"
     routes.add_route("GET", path, broker.transaction_state, "get_transaction", answer="TransactionState.state")
     routes.add_route("POST", f"{path}/fence", broker.fence, "fence_producer")
@@ -290,6 +302,8 @@ def _add_transaction_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_client_routes(broker: Broker, routes: Routes) -> None:
+    """Add the routes of the metrics that clients push."""
+
     @routes.post("/client-metrics", body="MetricsAsked")
     def collect_client_metrics(names: tuple[str, ...] = (), interval: Duration = "1 s") -> None:
         """Ask clients that connect from now on for their metrics: those with such beginnings of their names, or all."""

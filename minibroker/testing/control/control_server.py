@@ -78,13 +78,15 @@ class LateApplication:
 
     @cached_property
     def _application(self) -> Application:
+        """Return the application, which the first access makes."""
         return self._made()
 
     def make_application(self) -> None:
-        """Make it, if it was not made yet."""
+        """Make the application now, unless a request has made it."""
         _ = self._application
 
     async def answer(self, request: Request) -> Answer:
+        """Answer a request by the application, which the first request makes."""
         return await self._application.answer(request)
 
 
@@ -92,7 +94,7 @@ class LateApplication:
 async def serve_application(
     make_application: Callable[[], AnsweringApplication], address: HostPort, closing_event: asyncio.Event
 ) -> AsyncIterator[str]:
-    """Serve the made application; yield the URL. Set `closing_event` at the end. Raises StartError."""
+    """Make and serve an application; yield the URL. Set `closing_event` at the end. Raises StartError."""
     from minibroker.web.asgi import AsgiApplication
     from minibroker.web.server import Server, is_library_missing
 

@@ -45,7 +45,7 @@ class Shown(Struct, kw_only=True):
 
     @classmethod
     def make_from(cls, original: Any, **extra_fields: Any) -> Self:
-        """Return what is shown of an object: its fields of the same names, and others."""
+        """Return an instance with an object's fields of the same names, and `extra_fields`."""
         names = [name for name in cls.__struct_fields__ if name not in extra_fields]
         return cls(**{name: _convert_to_json_types(getattr(original, name)) for name in names}, **extra_fields)
 
@@ -63,7 +63,7 @@ class ShownRecord(Shown):
 
 
 def make_shown_type(name: str, shown_class: Any, base: type = Shown, **extra_fields: Any) -> Any:
-    """Return the type of what is shown of a type: its fields, and others."""
+    """Return a new subclass of `base` that has the fields of `shown_class`, and `extra_fields`."""
     kinds = get_type_hints(shown_class) | extra_fields
     said = {"__doc__": shown_class.__doc__}
     return defstruct(name, list(kinds.items()), bases=(base,), namespace=said, kw_only=True)
@@ -157,7 +157,7 @@ class FaultState(Shown):
 
 
 def _convert_to_json_types(value: Any) -> Any:
-    """Return a value with objects for NamedTuples, which are lists otherwise."""
+    """Return a value with NamedTuples as dictionaries; in JSON they would be lists."""
     if isinstance(value, list):
         return [_convert_to_json_types(each) for each in value]
     return value._asdict() if hasattr(value, "_asdict") else value
@@ -226,6 +226,7 @@ def make_fault_schema() -> dict[str, Any]:
 
 
 def _takes_duration_as_value(word: str) -> bool:
+    """Return whether this word of a fault's rule takes a duration."""
     return word in WORDS and timedelta in WORDS[word][0]
 
 
@@ -245,7 +246,7 @@ class NewFaults(list[dict[str, Any]]):
 
     @classmethod
     def read(cls, value: Any) -> NewFaults:
-        """Return a value of JSON. Raises ValueError."""
+        """Return the faults in a JSON value, an object or a list of them. Raises ValueError."""
         asked = value if isinstance(value, list) else [value]
         if not all(isinstance(each, dict) for each in asked):
             raise ValueError("must be an object with the words of a fault, or a list of them")
@@ -253,6 +254,7 @@ class NewFaults(list[dict[str, Any]]):
 
 
 def _add_unit_of_duration(name: str, value: Any) -> Any:
+    """Return a word's value; a bare number for a duration gets its unit, ms."""
     is_bare = isinstance(value, int | float) and not isinstance(value, bool)
     return TimeSpan.read(value) if is_bare and _takes_duration_as_value(name) else value
 

@@ -74,7 +74,7 @@ class RegistryFaultState(Shown):
 
 
 def add_registry_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths for schemas and requests."""
+    """Add the routes that register and read schemas, and list the registry's requests."""
 
     @routes.get("/registry", answer="RegistryAddress.url")
     def get_registry() -> str:
@@ -114,7 +114,7 @@ def add_registry_routes(broker: Broker, routes: Routes) -> None:
 
 
 def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths for faults of the registry."""
+    """Add the routes that add, list and remove faults of the registry."""
 
     def find_fault(number: int) -> RegistryFault:
         find_fault = next((each for each in broker.registry.faults() if each.number == number), None)

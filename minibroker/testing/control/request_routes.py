@@ -38,7 +38,7 @@ class ObservedServer(InterceptedHost, Protocol):
 
 
 def make_request_routes(server: ObservedServer) -> list[Route]:
-    """Return the paths for a host in the same event loop, which has these alone."""
+    """Return the routes of the journal and the faults, for a broker or proxy in the same event loop."""
     found: list[Route] = []
     for tag, part in {"records": add_journal_routes, "faults": add_fault_routes}.items():
         routes = Routes("/v1", tag=tag, kinds=KINDS)
@@ -48,7 +48,7 @@ def make_request_routes(server: ObservedServer) -> list[Route]:
 
 
 def add_journal_routes(server: ObservedServer, routes: Routes) -> None:
-    """Add what the journal has."""
+    """Add the routes of the journal."""
 
     @routes.get("/requests", without=("where",))
     def list_requests(
@@ -86,7 +86,7 @@ def add_journal_routes(server: ObservedServer, routes: Routes) -> None:
 
 
 def add_fault_routes(server: ObservedServer, routes: Routes) -> None:
-    """Add what faults do."""
+    """Add the routes that add, list, await and remove faults."""
 
     routes.add_route("GET", "/faults", server.faults.all, "list_faults", answer=list[FaultState])
     routes.add_route("DELETE", "/faults", server.faults.clear, "clear_faults")

@@ -27,7 +27,7 @@ Kind = Literal["good", "expired", "other host", "unknown authority"]
 
 
 def add_delegation_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths of delegation tokens."""
+    """Add the routes of delegation tokens."""
 
     def get_tokens() -> TokenVerbs:
         return broker.tokens
@@ -98,7 +98,7 @@ class SecurityState(Struct):
 
 
 def add_security_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths of the protocol, the certificate and the issuer."""
+    """Add the routes of the protocol, the certificate and the issuer."""
 
     @routes.get("/security")
     def get_security() -> SecurityState:
@@ -127,7 +127,7 @@ def add_security_routes(broker: Broker, routes: Routes) -> None:
 
 
 def add_user_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths of users and their clients."""
+    """Add the routes of users and their clients."""
 
     def get_users() -> Users:
         _ = broker.security
@@ -155,7 +155,7 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
 
 
 def add_acl_and_quota_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths of ACLs and quotas."""
+    """Add the routes of ACLs and quotas."""
 
     def get_acls() -> AclVerbs:
         return broker.acls
@@ -176,7 +176,7 @@ def add_acl_and_quota_routes(broker: Broker, routes: Routes) -> None:
 
 
 def add_token_routes(broker: Broker, routes: Routes) -> None:
-    """Add the paths of the issuer's tokens and keys."""
+    """Add the routes of the issuer's tokens and keys."""
 
     def get_issuer() -> Issuer:
         return broker.issuer

@@ -113,11 +113,11 @@ class Security:
 
     @property
     def first_records(self) -> list[Any]:
-        """Return the records of the users in each new cluster."""
+        """Return the records of the users' SCRAM credentials, with which each new cluster begins."""
         return [record for records in self._records.values() for record in records]
 
     def restore_passwords(self, cluster: Cluster) -> None:
-        """Let the users of an older cluster have the passwords that they are to have."""
+        """Set the users' passwords in a cluster that has read older ones from its directory."""
         known = cluster.image.scram_credentials
         missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
         if missing:
@@ -142,10 +142,12 @@ class Security:
                 self._change_plain_users(cluster)
 
     def _change_plain_users(self, cluster: Cluster) -> None:
+        """Change the users of SASL PLAIN in a running cluster."""
         cluster.controller.change_config(BROKER_RESOURCE, "", {self._jaas_setting: self._format_plain_users()})
 
     @property
     def _jaas_setting(self) -> str:
+        """Return the name of the setting that has the users of SASL PLAIN."""
         return f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
 
     def _format_plain_users(self) -> str:
@@ -208,6 +210,7 @@ def make_key_store_settings(certificate: CertificateWithKey) -> dict[str, str]:
 
 
 def _make_credentials(name: str, password: str) -> list[Any]:
+    """Return the records of a user's SCRAM credentials, one for each mechanism."""
     made = []
     for mechanism in BY_NAME.values():
         salt = secrets.token_bytes(16)

@@ -90,6 +90,7 @@ def _make_certificate_builder(
 
 
 def _make_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return the key usage of a certificate: to sign certificates, or else for TLS."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -104,6 +105,7 @@ def _make_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _make_host_name(name: str) -> x509.GeneralName:
+    """Return an IP address or a DNS name as an alternative name of a certificate."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

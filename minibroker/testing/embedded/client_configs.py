@@ -42,7 +42,7 @@ class ClientAccess(NamedTuple):
         return f"Access(servers={self.servers!r}, protocol={self.protocol!r}, user={self.user!r})"  # no secrets
 
     def make_ssl_context(self) -> ssl.SSLContext | None:
-        """Return what Python's clients take, None without TLS."""
+        """Return the TLS context for clients in Python, None without TLS."""
         if self.authority is None:
             return None
         context = ssl.create_default_context(cadata=self.authority)
@@ -109,7 +109,7 @@ def _make_kafka_python_config(access: ClientAccess) -> dict[str, Any]:
 
 
 def _make_token_provider(module: str, token: Callable[[object], Any]) -> Any:
-    """Return an object of the class from which a library wants it to be derived."""
+    """Return an instance of a subclass of the library's AbstractTokenProvider, with the method `token`."""
     base = import_module(module).AbstractTokenProvider
     return type("TokenProvider", (base,), {"token": token})()
 
@@ -178,6 +178,7 @@ def _make_token_options(access: ClientAccess) -> dict[str, str | None]:
 
 
 def _make_credential_fields(user: str, password: str, access: ClientAccess) -> dict[str, str | None]:
+    """Return name and password under the keys `user` and `password`."""
     return {user: access.user, password: access.password}
 
 

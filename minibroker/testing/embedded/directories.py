@@ -149,6 +149,7 @@ class BrokerDirectories:
             remove()
 
     def _make_next_path(self) -> Path:
+        """Create the next subdirectory of the temporary directory, and return its path."""
         assert self._temporary is not None
         self._number += 1
         path = self._temporary / str(self._number)

@@ -325,6 +325,7 @@ class EmbeddedBroker(ServedObject):
     # --- on the loop ------------------------------------------------------------------------------
 
     def _set_loop(self, loop: BrokerLoop) -> None:
+        """Take the loop, and create the directory. Raises RuntimeError if there is a loop."""
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")
@@ -335,17 +336,20 @@ class EmbeddedBroker(ServedObject):
             raise
         self._loop = loop
 
-    async def _serve_on_new_loop(self) -> None:
+    async def _start_serving(self) -> None:
+        """Serve the cluster, and the explorer if it is wanted."""
         await self._serve_cluster()
         if self._explorer is not None:
             await self._explorer.start(self)
 
-    async def _close_served_broker_or_proxy(self) -> None:
+    async def _stop_serving(self) -> None:
+        """Stop the explorer, the registry and the broker cleanly."""
         if self._explorer is not None:
             await self._explorer.stop()
         await self._close_broker()
 
     async def _serve_cluster(self) -> None:
+        """Start the issuer, the broker and the registry, on the ports that are kept. Raises StartError."""
         if self._clock is None:
             self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         if self._issuer is not None:
@@ -390,6 +394,7 @@ class EmbeddedBroker(ServedObject):
             self._life.cancel_all_timers()
 
     def _crash_and_start_again(self, snapshot: Snapshot | None) -> None:
+        """Replace the cluster, as after a crash, by an empty one or that of a snapshot; connections stay."""
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
@@ -416,6 +421,7 @@ class EmbeddedBroker(ServedObject):
             raise
 
     async def _close_broker(self) -> None:
+        """Stop the registry and the broker cleanly."""
         if self._registry is not None:
             await self._registry.stop()
         running, self._running = self._running, None
@@ -423,6 +429,7 @@ class EmbeddedBroker(ServedObject):
             await running.close()
 
     def _close_event_loop(self, *, in_thread: bool = False) -> None:
+        """Close the loop, release the ports, and remove the temporary directory, maybe in another thread."""
         if self._registry is not None:
             self._registry.close()
         if self._ports is not None:

@@ -27,7 +27,7 @@ def check_settings(texts: Mapping[str, str]) -> None:
 
 @contextmanager
 def suppress_settings_warnings() -> Iterator[None]:
-    """Check settings without a warning meanwhile: the command has logged them."""
+    """Log no warnings about settings in the block, as the command has logged them before."""
     log.addFilter(_is_not_warning)
     try:
         yield

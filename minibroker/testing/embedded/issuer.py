@@ -111,6 +111,7 @@ class Issuer(LoopOwner):
         self._ports = (clients, clients if is_for_both else await self._listen_on(HostPort(), None))
 
     async def _listen_on(self, address: HostPort, tls: ssl.SSLContext | None) -> int:
+        """Listen on an address; return the port. Raises StartError."""
         assert self._server is not None
         try:
             listening = bind_address(address)
@@ -257,6 +258,7 @@ class Issuer(LoopOwner):
         }
 
     def _answer_token_request(self, request: HttpRequest) -> bytes:
+        """Return the HTTP answer to a request for a token, an error if it is denied."""
         try:
             form = _parse_form(request)
             user = self._identify_token_client(form, request.headers.get("authorization"))
@@ -294,6 +296,7 @@ class Issuer(LoopOwner):
         return self._check_client_secret(*(given if self._is_client_secret(*given) else map(unquote_plus, given)))
 
     def _is_client_secret(self, user: str, password: str) -> bool:
+        """Return whether a user has this password."""
         known = self._passwords.get(user)
         return known is not None and are_secrets_equal(known.encode(), password.encode())
 
@@ -304,6 +307,7 @@ class Issuer(LoopOwner):
         return user
 
     def _identify_by_assertion(self, form: Mapping[str, str]) -> str:
+        """Return the user who authenticates by `client_assertion` (RFC 7523). Raises TokenDenied."""
         if form.get("client_assertion_type") != ASSERTION_TYPE:
             raise TokenDenied("invalid_request", f"client_assertion_type is {ASSERTION_TYPE}")
         user = self._identify_assertion_signer(form["client_assertion"], "invalid_client")

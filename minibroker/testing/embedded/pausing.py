@@ -22,7 +22,7 @@ LeaderAndEpoch = tuple[int, int]
 
 
 async def wait_until_request_released(held_requests: list[Promise[None]]) -> None:
-    """Wait among the `held_requests` until they are released."""
+    """Add a request to `held_requests`, and wait until it is released."""
     released: Promise[None] = Promise()
     held_requests.append(released)
     await released
@@ -58,6 +58,7 @@ class PausedNodes(Interceptor):
             self.resume(node_id)
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        """Hold the request if its node is paused."""
         held = self._held.get(call.context.node.node_id)
         return None if held is None else wait_until_request_released(held)
 
@@ -71,7 +72,7 @@ class StaleNodes(Interceptor):
         broker.reset_callbacks.append(self.refresh_all)
 
     def make_stale(self, node_id: int, cluster: Cluster) -> None:
-        """Remember the current leaders for this node."""
+        """Let this node's Metadata answers name the current leaders until `refresh`."""
         if not self._known:
             self._broker.interceptors.append(self)
         self._known[node_id] = {
@@ -81,7 +82,7 @@ class StaleNodes(Interceptor):
         }
 
     def refresh(self, node_id: int) -> None:
-        """Drop the old leaders of this node."""
+        """Let this node's Metadata answers name the leaders of the moment again."""
         if self._known.pop(node_id, None) is not None and not self._known:
             self._broker.interceptors.remove(self)
 
@@ -91,6 +92,7 @@ class StaleNodes(Interceptor):
             self.refresh(node_id)
 
     def alter_response(self, call: Call, response: Message) -> Message:
+        """Put the old leaders into the Metadata answer of a stale node."""
         known = self._known.get(call.context.node.node_id)
         if known is not None and call.api_key == ApiKey.METADATA:
             _replace_with_old_leaders(response, known)

@@ -32,6 +32,7 @@ class Ports:
             raise StartError(str(error)) from None
 
     def _reserve_port(self, listener: Listener) -> Listener:
+        """Bind a listener's port, without listening. Return the listener with the port that it got."""
         family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
         holder = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
         reuse_address(holder, shared=True)
@@ -64,7 +65,7 @@ class Ports:
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of ports."""
         return sum(map(len, self.listeners.values()))
 
     def close(self) -> None:

@@ -280,7 +280,7 @@ class RegistryVerbs:
     # --- for the registry and the broker ----------------------------------------------------------
 
     async def answer_instead(self, request: Request) -> Answer | None:
-        """Return the answer of a fault, or None."""
+        """Return the answer that a fault gives in the registry's place, None if no fault strikes the request."""
         if self._forbidden and request.method == "POST" and _is_registration(request):
             self._attempts.append(request.segments[1])
             return _make_error_answer(Errors.NOT_PERMITTED.make_error(reason=FORBIDDEN))

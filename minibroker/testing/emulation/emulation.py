@@ -150,6 +150,7 @@ class Emulation(Interceptor):
         self._changes: dict[Call, list[QuirkChange]] = {}  # of requests in progress
 
     def before_request(self, call: Call) -> Message | None:
+        """Return the answer that the release gives in this broker's place, None if it is answered as usual."""
         versions = self._served.get(call.api_key)
         if versions is not None and (call.context.version in versions or self._is_unstable_version(call)):
             return self._apply_quirks(call) if call.api_key in self._quirks else None
@@ -164,6 +165,7 @@ class Emulation(Interceptor):
         return call.context.version == self._unstable.get(call.api_key) and _enables_unstable_versions(call)
 
     def alter_unsupported_version_response(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+        """Return the release's answer to a version of ApiVersions that this broker does not know."""
         versions = self._served.get(ApiKey.API_VERSIONS)
         if versions is None:
             raise UnanswerableRequest(f"ApiVersions, which Kafka {self.release} does not serve")
@@ -176,6 +178,7 @@ class Emulation(Interceptor):
         return next((answer for answer in answers if answer is not None), None)
 
     def _make_answer_with_other_versions(self, versions: range) -> ApiVersionsResponse:
+        """Return the answer to an unsupported version of ApiVersions: the error and the supported ones."""
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
@@ -183,6 +186,7 @@ class Emulation(Interceptor):
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
     def alter_response(self, call: Call, response: Message) -> Message:
+        """Limit announced versions to the release's, apply its quirks, and translate error codes."""
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
             self._limit_announced_versions_to_release(
                 response, self._unstable if _enables_unstable_versions(call) else {}, self._choose_feature_levels(call)
@@ -222,6 +226,7 @@ class Emulation(Interceptor):
             response.finalized_features_epoch = -1
 
     def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
+        """Return the answer to an unsupported version of ApiVersions in version 0, others unchanged."""
         if call not in self._unsupported:
             return items
         # KIP-511: in version 0, which every client can read.
@@ -234,9 +239,11 @@ class Emulation(Interceptor):
         )
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        """Forget the request."""
         self._changes.pop(call, None)
 
     def on_lost(self, call: Call) -> None:
+        """Forget the request."""
         self._unsupported.discard(call)
         self._changes.pop(call, None)
 

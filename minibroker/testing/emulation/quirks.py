@@ -66,22 +66,24 @@ class QuirkChange:
         self.call = call
 
     def before_request(self, request: Any) -> Message | None:
-        """Change the request, or return its answer."""
+        """Change the request and return None, or return the answer to give without running it."""
         return None
 
     def alter_response(self, response: Any) -> None:
-        """Change the answer."""
+        """Change the answer in place."""
 
 
 class AutoCreatedTopicUnavailable(QuirkChange):
     """The answer to the request that creates a topic has LEADER_NOT_AVAILABLE."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Remember which of the asked topics do not exist yet. Return None."""
         known = self.call.context.cluster.image.topics
         self._unknown = {asked.name for asked in request.topics or () if asked.name not in known}
         return None
 
     def alter_response(self, response: Any) -> None:
+        """Answer LEADER_NOT_AVAILABLE for topics that the request has created."""
         made = self._unknown & self.call.context.cluster.image.topics.keys()
         for topic in response.topics:
             if topic.name in made and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -92,11 +94,13 @@ class AutoCreatedCoordinatorUnavailable(QuirkChange):
     """The first FindCoordinator creates the topic of the coordinator's state, and fails."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Remember whether the coordinator's topic does not exist yet. Return None."""
         state = TRANSACTIONS_TOPIC if request.key_type == KEY_TYPE_OF_TRANSACTIONS else GROUPS_TOPIC
         self._missing = state not in self.call.context.cluster.image.topics
         return None
 
     def alter_response(self, response: Any) -> None:
+        """Answer COORDINATOR_NOT_AVAILABLE if the request has created the coordinator's topic."""
         several = self.call.context.version >= FIRST_WITH_SEVERAL_KEYS
         for answer in (response.coordinators if several else [response]) if self._missing else ():
             if answer.error_code == ErrorCode.NONE:
@@ -110,6 +114,7 @@ class NoTopicDefaults(QuirkChange):
     """CreateTopics needs a count of partitions and of replicas: -1 is refused as 0 is."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Replace counts of -1, the broker's default, by 0, which is refused. Return None."""
         for topic in request.topics:
             if not topic.assignments:
                 topic.num_partitions = 0 if topic.num_partitions == DEFAULT else topic.num_partitions
@@ -121,6 +126,7 @@ class OlderTopicSettings(QuirkChange):
     """DescribeConfigs of a topic includes the settings that Kafka 4 removed, even if they are not set."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Ask for all settings by name if the request names none. Return None."""
         for resource in request.resources:
             if resource.resource_type == TOPIC_RESOURCE and not resource.configuration_keys:
                 resource.configuration_keys = [name for name in TOPIC_SETTINGS if name != ELIDE]
@@ -131,6 +137,7 @@ class NoNewerSettings(QuirkChange):
     """The settings that came with 4.4 are listed only where they are set."""
 
     def alter_response(self, response: Any) -> None:
+        """Remove settings that came with 4.4, unless they are set."""
         for result in response.results if self.call.api_key == ApiKey.DESCRIBE_CONFIGS else response.topics:
             if result.configs is not None:
                 result.configs = [
@@ -142,6 +149,7 @@ class NoOffsetsInZooKeeper(QuirkChange):
     """Version 0, which keeps offsets in ZooKeeper, is announced, but refused with KRaft."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Return an answer with UNSUPPORTED_VERSION to version 0, None to let others run."""
         if self.call.context.version > 0:
             return None
         response = make_error_answer(request, get_response_class(self.call.api_key), 0)
@@ -154,6 +162,7 @@ class NoGenerationCheckOfCommits(QuirkChange):
     """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Make the commit one without a member of the group. Return None."""
         request.generation_id_or_member_epoch = -1
         request.member_id = ""
         return None
@@ -163,6 +172,7 @@ class NoUnknownProducers(QuirkChange):
     """A producer that a log does not know must begin with sequence 0. Others are refused, for that partition only."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Take the batches of unknown producers out of the request. Return None. Raises UnanswerableRequest."""
         self._refused: list[tuple[str, int, int]] = []
         topics = self.call.context.cluster.image.topics
         for data in request.topic_data:
@@ -179,6 +189,7 @@ class NoUnknownProducers(QuirkChange):
         return None
 
     def alter_response(self, response: Any) -> None:
+        """Add the error of unknown producers for the batches that were taken out."""
         known = is_release_or_newer(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
         code = ErrorCode.UNKNOWN_PRODUCER_ID if known else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for name, index, log_start_offset in self._refused:
@@ -207,6 +218,7 @@ class NoZstdForOldFetches(QuirkChange):
     """Fetch before version 10 refuses topics with compression.type=zstd, whatever is stored."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Let the handler refuse zstd to old versions. Return None."""
         self.call.context.refuses_zstd = self.call.context.version < FIRST_WITH_ZSTD
         return None
 
@@ -215,6 +227,7 @@ class NoTaskOffsets(QuirkChange):
     """Members of streams groups are not told how often to say how far their tasks are."""
 
     def alter_response(self, response: Any) -> None:
+        """Clear the interval at which members report task offsets."""
         response.task_offset_interval_ms = 0
 
 
@@ -222,6 +235,7 @@ class BoundNamedInGroupConfigError(QuirkChange):
     """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
 
     def before_request(self, request: Any) -> Message | None:
+        """Remember the values that the request sets. Return None."""
         self._asked = {
             (resource.resource_name, config.name): config.value
             for resource in request.resources
@@ -231,6 +245,7 @@ class BoundNamedInGroupConfigError(QuirkChange):
         return None
 
     def alter_response(self, response: Any) -> None:
+        """Replace the messages about values beyond a bound by those that name the bound."""
         for each in response.responses:
             if each.resource_type == GROUP_RESOURCE and each.error_code == ErrorCode.INVALID_CONFIG:
                 name = (each.error_message or "").partition(" must be ")[0]

@@ -204,12 +204,14 @@ class Faults(Interceptor):
         return call in self._struck
 
     def _add_fault(self, rule: Rule) -> Fault:
+        """Add a fault with this rule, on the loop; return it."""
         self._number += 1
         fault = Fault(self, rule, self._number)
         self.broker.call_on_loop(lambda: self._insert_fault(fault))
         return fault
 
     def _insert_fault(self, fault: Fault) -> None:
+        """Append a fault; the first one begins to intercept requests. Call it on the loop."""
         if not self._faults:
             interceptors = self.broker.interceptors
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
@@ -218,6 +220,7 @@ class Faults(Interceptor):
         self.broker.notify_event_listeners("fault", f"add fault {fault.number}: {fault.rule}")
 
     def _remove_fault(self, fault: Fault) -> None:
+        """Remove a fault, and disconnect the clients that it keeps waiting. Call it on the loop."""
         if fault in self._faults:
             self._faults.remove(fault)
             self.broker.notify_event_listeners("fault", f"remove fault {fault.number}")
@@ -233,6 +236,7 @@ class Faults(Interceptor):
     # --- as an interceptor ------------------------------------------------------------------------
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
+        """Count the faults that strike a request. Return the coroutine that applies them, None without any."""
         matching = RequestForFaults(call)
         struck = [
             fault
@@ -244,11 +248,12 @@ class Faults(Interceptor):
         if not struck:
             return None
         self._struck[call] = struck
-        self._count_hits(call, struck)
+        self._record_faults_in_journal(call, struck)
         self.watch.check_conditions_soon()  # which does not see requests that are held here
         return self._apply_faults_to_request(call, struck)
 
-    def _count_hits(self, call: Call, matching_faults: list[Fault]) -> None:
+    def _record_faults_in_journal(self, call: Call, matching_faults: list[Fault]) -> None:
+        """Name the faults that strike a request in its journal entry."""
         exchange = self._journal.get_exchange_of_call(call)
         if exchange is not None:
             exchange.faults = tuple(str(fault.rule) for fault in matching_faults)
@@ -306,6 +311,7 @@ class Faults(Interceptor):
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
+        """Count the faults that strike a login. Return what they do to it, None without any."""
         struck = [fault for fault in self._faults if matches_login(fault.rule, login) and fault.count_hit_and_decide()]
         if not struck:
             return None
@@ -320,8 +326,9 @@ class Faults(Interceptor):
         )
 
     def alter_response(self, call: Call, response: Message) -> Message:
+        """Set the errors, damaged batches and throttle times of the faults that have struck the request."""
         if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
-            self._count_hits(call, struck)
+            self._record_faults_in_journal(call, struck)
         self._restore_share_partitions(call)
         for rule, errors in self._errors.pop(call, ()):
             if call.api_key == ApiKey.FETCH:
@@ -339,6 +346,7 @@ class Faults(Interceptor):
         return response
 
     def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
+        """Cut the answer in half, or change its correlation id, if a fault says so."""
         for fault in self._struck.get(call, ()):
             if fault.rule.answer == "half":
                 data = _join_answer_items(items)
@@ -350,12 +358,15 @@ class Faults(Interceptor):
         return items
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        """Forget the request."""
         self._forget_call(call)
 
     def on_lost(self, call: Call) -> None:
+        """Forget the request."""
         self._forget_call(call)
 
     def _forget_call(self, call: Call) -> None:
+        """Forget a request, and give its share session its partitions back."""
         self._logins.pop(call.context.connection, None)
         self._struck.pop(call, None)
         self._errors.pop(call, None)

@@ -185,7 +185,7 @@ def _read_record_bytes(records: Any) -> bytes:
 
 
 def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: GetTopicName) -> bool:
-    """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
+    """Take the rule's topic or partition out of the request; return whether it was in and others are left.
 
     A rule without topic and partition is about the whole request.
     """
@@ -204,6 +204,7 @@ def remove_partitions_from_request(request: Any, rule: Rule, get_topic_name: Get
 
 
 def _has_topic_of_rule(topics: list[Any], rule: Rule, get_topic_name: GetTopicName) -> bool:
+    """Return whether the rule's topic is among these, or the rule has none."""
     return any(rule.topic in (None, find_topic_name(topic, get_topic_name)) for topic in topics)
 
 
@@ -270,6 +271,7 @@ def add_errors_of_rule(response: Message, errors: Message, rule: Rule, get_topic
 
 
 def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, get_topic_name: GetTopicName) -> None:
+    """Add the rule's errors of a topic to the topics of an answer, in the place of what it says there."""
     named = find_topic_name(topic, get_topic_name)
     if rule.topic is not None and named != rule.topic:
         return

@@ -60,6 +60,7 @@ class RequestForFaults:
         )
 
     def _matches_named_subjects(self, rule: Rule) -> bool:
+        """Return whether the request names the rule's topic, partition, group and transactional id."""
         if rule.topic is not None:
             partitions = self.subjects.topics.get(rule.topic)
             if partitions is None or (rule.partition is not None and partitions and rule.partition not in partitions):
@@ -96,6 +97,7 @@ def list_session_partitions(call: Call) -> list[tuple[str, int]]:
 
 
 def _iterate_session_partitions(call: Call) -> Iterable[tuple[bytes | str, int]]:
+    """Return the partitions of the request's fetch session, by topic id or name; none without a session."""
     request: Any = call.request
     if call.api_key == ApiKey.SHARE_FETCH:
         from minibroker.broker.share.share_partitions import FIRST_EPOCH

@@ -43,8 +43,8 @@ def _sum_committed_offsets(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
-def write_report(broker: Broker, before: int = 0, link: str | None = None) -> str:
-    """Return the report, the newest request last; the first `before` requests are only counted.
+def format_report(broker: Broker, before: int = 0, link: str | None = None) -> str:
+    """Return the report as text, the newest request last; the first `before` requests are only counted.
 
     The last lines have the fields of the newest requests, and the `link` to a page that explains them.
     """
@@ -73,6 +73,7 @@ def _format_requests(broker: Broker, shown_exchanges: list[Exchange], first_numb
 
 
 def _format_broker_state(broker: Broker) -> Iterator[str]:
+    """Yield lines about topics, groups and faults."""
     cluster = broker.running.cluster
     topics = [topic for topic in cluster.image.topics.values() if not topic.internal]
     for topic in topics[:MAXIMUM_LINES]:

@@ -50,15 +50,15 @@ def make_anchor(test: str, phase: str) -> str:
     return f"t-{crc32(f'{test} {phase}'.encode()):08x}"
 
 
-def write_section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, int]]) -> str:
-    """Return the section of a failed test in HTML.
+def format_section(test: str, when: str, failure: str, brokers: Iterable[tuple[Broker, int]]) -> str:
+    """Return the section of a failed test as HTML.
 
     `failure` is pytest's text; of each broker's requests the first ones, which came before the test, are left out.
     """
     parts = [f'<section id="{make_anchor(test, when)}"><h2>{escape(test)} ({escape(when)})</h2>']
     parts.append(f'<pre class="failure">{_escape_text(failure[-FAILURE_CHARACTERS:])}</pre>')
     for broker, before in brokers:
-        parts += _write_broker_section(broker, before, make_anchor(test, when))
+        parts += _format_broker_section(broker, before, make_anchor(test, when))
     return "".join([*parts, "</section>\n"])
 
 
@@ -92,7 +92,8 @@ class ReportPage:
         terminalreporter.write_sep("-", f"Kafka report: {self._path}")
 
 
-def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[str]:
+def _format_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[str]:
+    """Yield the HTML of a broker's state and of its requests after the first `before`."""
     where = broker.bootstrap_servers if broker.is_running else "down"
     yield f"<h3>Broker ({escape(where)})</h3>"
     if broker.is_running:
@@ -101,13 +102,14 @@ def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[
         lambda: broker.journal.list_exchanges(where=lambda exchange: exchange.number > before)
     )
     yield "<h3>Frames</h3>"
-    shown = list(_write_frames(exchanges[-SHOWN_FRAMES:], prefix))
+    shown = list(_format_frames(exchanges[-SHOWN_FRAMES:], prefix))
     if len(shown) < len(exchanges):
         yield f"<p>{len(exchanges) - len(shown)} older requests are left out.</p>"
     yield from shown
 
 
 def _format_broker_state(broker: Broker) -> Iterator[str]:
+    """Yield the HTML of tables of topics and groups."""
     partitions = [
         each
         for topic in broker.running.cluster.image.topics.values()
@@ -122,9 +124,9 @@ def _format_broker_state(broker: Broker) -> Iterator[str]:
             iterate_records(partition, max(partition.log.log_start_offset, end - SHOWN_RECORDS)), SHOWN_RECORDS
         )
         rows.append(
-            [f"{partition.topic.name}-{partition.index}", partition.log.log_start_offset, end, _write_records(newest)]
+            [f"{partition.topic.name}-{partition.index}", partition.log.log_start_offset, end, _format_records(newest)]
         )
-    yield "<h3>Topics</h3>" + _write_table(("partition", "start", "end", "newest records"), rows)
+    yield "<h3>Topics</h3>" + _format_table(("partition", "start", "end", "newest records"), rows)
     if len(partitions) > SHOWN_PARTITIONS:
         yield f"<p>{len(partitions) - SHOWN_PARTITIONS} more partitions</p>"
     groups = collect_state(broker)["groups"]
@@ -133,21 +135,21 @@ def _format_broker_state(broker: Broker) -> Iterator[str]:
         [name, *(each[key] for key in ("type", "state", "members", "committed"))] for name, each in groups.items()
     ]
     if rows_of_groups:
-        yield "<h3>Groups</h3>" + _write_table(("group", "type", "state", "members", "committed"), rows_of_groups)
+        yield "<h3>Groups</h3>" + _format_table(("group", "type", "state", "members", "committed"), rows_of_groups)
 
 
-def _write_records(records: Iterable[Record]) -> str:
+def _format_records(records: Iterable[Record]) -> str:
     return "\n".join(map(str, records))
 
 
-def _write_table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def _format_table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     head = "".join(f"<th>{each}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(f'<td>{_escape_text(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _write_frames(exchanges: list[Exchange], prefix: str) -> list[str]:
-    """Return the requests with their answers, the newest ones as far as they fit."""
+def _format_frames(exchanges: list[Exchange], prefix: str) -> list[str]:
+    """Return the HTML of requests with their answers, the newest ones as far as they fit."""
     items: dict[int, list[Explanation]] = {}
     for item in explain_exchanges(exchanges):
         items.setdefault(int(item.heading[1:].split()[0]), []).append(item)

@@ -84,6 +84,7 @@ def choose_default_level(error_places: Iterable[ErrorPlace]) -> str:
 def _iterate_places_in(
     struct: Any, level: str, topic: str | None, get_topic_name: GetTopicName
 ) -> Iterator[ErrorPlace]:
+    """Yield the places for errors in a struct at this level, and in those inside of it."""
     field = find_error_field(struct.__class__)
     if field is not None:
         yield ErrorPlace(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)
@@ -95,6 +96,7 @@ def _iterate_places_in(
 
 
 def _get_level_below(level: str, about_topics: bool) -> str:
+    """Return the level of structs inside of one at `level`."""
     if about_topics:
         return "topic"
     return "partition" if level in ("topic", "partition") else "top"
@@ -139,6 +141,7 @@ def find_error_field(struct: type) -> str | None:
 
 @cache
 def _list_fields_with_types(struct: type) -> tuple[Field, ...]:
+    """Return the declared fields of a struct."""
     return tuple(list_declared_fields(struct))
 
 
@@ -164,6 +167,7 @@ def make_error_answer(request: Message, response_class: type[Message], version: 
 
 
 def _fill_error_answer(answer: Any, request: Any, version: int) -> None:
+    """Give an answer, or a struct in it, an item for each one that the request asks for."""
     _set_unknown_values(answer, version)
     _copy_names_of_subjects(answer, request)
     taken: set[str] = set()
@@ -204,6 +208,7 @@ def _find_answered_field(request_part: Any, answer_field: str, used_fields: set[
 
 
 def _set_unknown_values(answer: Any, version: int) -> None:
+    """Set offsets and the like to -1, which is unknown, and records to none."""
     for field in _list_fields_with_types(answer.__class__):
         if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
             setattr(answer, field.name, UNKNOWN)
@@ -229,6 +234,7 @@ def _copy_names_of_subjects(answer: Any, request_part: Any) -> None:
 
 
 def _copy_fields(answer: Any, request_part: Any, names: set[str]) -> None:
+    """Copy the fields that both structs have, except unknown ones and lists, and the topic or partition."""
     for field in _list_fields_with_types(request_part.__class__):
         if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
             value = getattr(request_part, field.name)

@@ -38,7 +38,7 @@ class InterceptedHost(Protocol):
         """Return what is called on the loop with what a test does."""
 
     def notify_event_listeners(self, kind: str, text: str) -> None:
-        """Tell the witnesses what a test does. Call it on the loop."""
+        """Tell the event listeners what a test does. Call it on the loop."""
 
     def add_interceptor_first(self, interceptor: Interceptor) -> None:
         """Add an interceptor before all others that do not only count."""

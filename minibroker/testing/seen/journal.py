@@ -216,15 +216,18 @@ class Journal(Interceptor):
             self._refusals.append(error)
 
     def _add_exchange(self, exchange: Exchange) -> None:
+        """Keep an exchange, and count its bytes."""
         self._exchanges.append(exchange)
         self._count_bytes(len(exchange.request_bytes))
 
     def _count_bytes(self, size_bytes: int) -> None:
+        """Count bytes that are kept, and drop the oldest exchanges beyond the limits."""
         self._kept_bytes += size_bytes
         if len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes:
             self._drop_oldest_exchanges()
 
     def _drop_oldest_exchanges(self) -> None:
+        """Drop the oldest exchanges until all are within the limits."""
         while self._exchanges and (
             len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes
         ):
@@ -236,6 +239,7 @@ class Journal(Interceptor):
     # --- as an interceptor ------------------------------------------------------------------------
 
     def before_request(self, call: Call) -> None:
+        """Begin the exchange of a request, and keep it."""
         self._thread = threading.current_thread()
         context = call.context
         self._number += 1
@@ -251,6 +255,7 @@ class Journal(Interceptor):
         self._add_exchange(exchange)
 
     def alter_response(self, call: Call, response: Message) -> Message:
+        """Keep the errors in an answer, with the broker's reasons."""
         exchange = self._open.get(call)
         if exchange is not None:
             exchange.errors = list_error_names(response)
@@ -263,6 +268,7 @@ class Journal(Interceptor):
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
     def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
+        """Keep the bytes of an answer, without secrets."""
         exchange = self._open.get(call)
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
@@ -273,12 +279,15 @@ class Journal(Interceptor):
         return items
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        """End the exchange: it is answered, or has no answer."""
         self._end_exchange(call, "answered" if sent_bytes else "unanswered", duration_ms)
 
     def on_lost(self, call: Call) -> None:
+        """End the exchange: its client or the request failed before an answer was sent."""
         self._end_exchange(call, "lost", None)
 
     def _end_exchange(self, call: Call, outcome: str, duration_ms: float | None) -> None:
+        """Set how an exchange ended, and tell those who wait for its end."""
         exchange = self._open.pop(call, None)
         if exchange is not None:
             exchange.outcome, exchange.duration_ms, exchange.ended_before = outcome, duration_ms, self._number + 1

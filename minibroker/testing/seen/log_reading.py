@@ -105,7 +105,7 @@ def list_local_partitions(cluster: Broker, topic: str) -> list[Partition]:
 
 
 def get_upper_bound_of_records(cluster: Broker, topic: str) -> int:
-    """Return a count that the records of a topic do not exceed, without reading any."""
+    """Return an upper bound for the number of a topic's records, without reading any."""
     return sum(each.log.log_end_offset - each.log.log_start_offset for each in list_local_partitions(cluster, topic))
 
 

@@ -80,6 +80,7 @@ def iterate_items_of_value(value: Any) -> Iterator[Any]:
 
 
 def _collect_subjects(struct: Any, subjects: NamedSubjects, get_topic_name: GetTopicName) -> None:
+    """Add what a struct, and those inside of it, name to `subjects`."""
     for field in _list_fields(struct):
         if field.name in GROUPS:
             subjects.groups.update(
@@ -109,6 +110,7 @@ def iterate_partitions(struct: Any) -> Iterator[int]:
 
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
+    """Return the declared fields of a struct."""
     kind: type = type(struct)
     return tuple(list_declared_fields(kind))
 

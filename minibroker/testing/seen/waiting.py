@@ -88,12 +88,14 @@ class ConditionWatch(Interceptor):
             self._remove_waiter(entry)
 
     def _add_waiter(self, waiter: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+        """Add a wait; the first one begins to watch requests and the clock."""
         if not self._waiting:
             self._broker.interceptors.append(self)
             self._broker.moving_clock.after = self.check_conditions_soon
         self._waiting.append(waiter)
 
     def _remove_waiter(self, waiter: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+        """Remove a wait; without any, requests and the clock are no longer watched."""
         self._waiting.remove(waiter)
         if not self._waiting:
             self._broker.interceptors.remove(self)
@@ -106,6 +108,7 @@ class ConditionWatch(Interceptor):
             asyncio.get_running_loop().call_soon(self._check_conditions)
 
     def _check_conditions(self) -> None:
+        """End the waits whose condition is true now, or raises."""
         self._look_due = False
         if not self._broker.is_running:
             return
@@ -121,14 +124,18 @@ class ConditionWatch(Interceptor):
                 future.set_result(result)
 
     def before_request(self, call: Call) -> None:
+        """Check the conditions soon."""
         self.check_conditions_soon()
 
     def alter_response(self, call: Call, response: Message) -> Message:
+        """Check the conditions soon."""
         self.check_conditions_soon()
         return response
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        """Check the conditions soon."""
         self.check_conditions_soon()
 
     def on_lost(self, call: Call) -> None:
+        """Check the conditions soon."""
         self.check_conditions_soon()

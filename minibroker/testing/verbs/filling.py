@@ -86,12 +86,13 @@ def parse_new_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     try:
         if path.suffix == ".jsonl":
             return list(_parse_json_lines(path))
-        return parse_new_topics(_load_mapping(path))
+        return parse_new_topics(_read_mapping_from_file(path))
     except ValueError as error:
         raise FillError(f"{path}: {error}") from None
 
 
-def _load_mapping(path: Path) -> Mapping[str, Any]:
+def _read_mapping_from_file(path: Path) -> Mapping[str, Any]:
+    """Return the mapping of topics in a YAML or JSON file. Raises FillError, OSError."""
     if path.suffix not in PARSERS:
         raise FillError(f"{path.suffix or 'no suffix'!r} is not one of .yaml, .yml, .json, .jsonl")
     found = PARSERS[path.suffix](read_at_most(path, MAXIMUM_BYTES))
@@ -101,6 +102,7 @@ def _load_mapping(path: Path) -> Mapping[str, Any]:
 
 
 def _parse_json_lines(path: Path) -> Iterator[NewTopic]:
+    """Yield the topics of a file in which each line is a record with its topic. Raises FillError."""
     topics: dict[str, NewTopic] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -113,6 +115,7 @@ def _parse_json_lines(path: Path) -> Iterator[NewTopic]:
 
 
 def _add_record_of_line(line: Any, topics: dict[str, NewTopic]) -> None:
+    """Add the record of a line of JSON to its topic. Raises FillError."""
     if not isinstance(line, dict) or not isinstance(line.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = line.pop("topic")
@@ -120,6 +123,7 @@ def _add_record_of_line(line: Any, topics: dict[str, NewTopic]) -> None:
 
 
 def _parse_new_topic(name: Any, records: Any) -> NewTopic:
+    """Return a topic with its records from a name and a list of records, or a mapping. Raises FillError."""
     if not isinstance(name, str):
         raise FillError(f"a topic's name cannot be {name!r}")
     if records is None:
@@ -147,6 +151,7 @@ def _parse_new_schema(subject: str, value: Any) -> NewSchema:
 
 
 def _parse_new_record(value_or_mapping: Any) -> NewRecord:
+    """Return a record from its value, or from a mapping with words such as `key`. Raises FillError."""
     if not isinstance(value_or_mapping, Mapping) or not set(value_or_mapping) & RECORD_WORDS:
         return NewRecord(_encode_value(value_or_mapping))
     _check_known_fields("a record", value_or_mapping, RECORD_WORDS)
@@ -171,6 +176,7 @@ def _check_known_fields(place: str, mapping: Mapping[str, Any], known_fields: fr
 
 
 def _encode_value(value: Any) -> bytes | None:
+    """Return bytes and None as they are, a text in UTF-8, other values as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()

@@ -141,7 +141,7 @@ class GroupVerbs(WaitVerbs):
         _check_member_was_found(gone, group, member)
         self.notify_event_listeners("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(present, ClassicGroup):
-            _evict_classic(present, gone)
+            _evict_members_of_classic_group(present, gone)
         elif gone and isinstance(present, HeartbeatGroup):
             present.remove_members([present.members[each] for each in gone])
         return gone
@@ -274,6 +274,7 @@ class HeldTransactionEnds(Interceptor):
             self.release_end_of_transaction(transactional_id)
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        """Hold an EndTxn of a transactional id that is held."""
         if call.api_key != ApiKey.END_TXN:
             return None
         held = self._held.get(getattr(call.request, "transactional_id", ""))
@@ -287,13 +288,14 @@ def _find_group(cluster: Broker, group: str) -> Group:
     return found
 
 
-def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
+def _evict_members_of_classic_group(group: ClassicGroup, members: Sequence[str]) -> None:
     for each in members:
         group.remove_member(each)
     group.rebalance_after_removal(REASON)
 
 
 def _check_member_was_found(members: Sequence[object], group: str, member: str | None) -> None:
+    """Raise KafkaError(UNKNOWN_MEMBER_ID) if a member was given, and `members` are none."""
     if member is not None and not members:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group!r} has no member {member!r}")
 

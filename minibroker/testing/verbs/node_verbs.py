@@ -91,6 +91,7 @@ class NodeVerbs(EmbeddedBroker):
         self.notify_event_listeners("node", f"refresh node {node}")
 
     def _remove_node(self, node: int, *, cleanly: bool) -> None:
+        """Stop or kill a node, after resuming it if it is paused."""
         _check_node_exists(self.running.cluster, node)
         self._paused.resume(node)
         self.notify_event_listeners("node", f"{'stop' if cleanly else 'kill'} node {node}")
@@ -194,6 +195,7 @@ def _find_partition(cluster: Broker, topic: str, partition: int) -> Partition:
 
 
 def _make_leader_change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
+    """Return the metadata record that makes a node the partition's leader."""
     return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id, leader=leader)
 
 

@@ -34,15 +34,20 @@ class DiscardingOutlet:
     is_congested = False
     progress_ms = 0.0
 
-    def send(self, items: list[Any]) -> None: ...
+    def send(self, items: list[Any]) -> None:
+        """Discard an answer."""
 
-    def call_soon(self, callback: Callable[[], None]) -> None: ...
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Do nothing."""
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        """Do nothing."""
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        """Do nothing."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def get_any_node(cluster: Broker) -> Node:

@@ -237,6 +237,7 @@ def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, m
 
 
 def _make_token_access(security: Security, user: str, password: str) -> TokenAccess:
+    """Return how clients of a user get OAuth tokens from the issuer."""
     issuer = security.issuer
     assert issuer is not None  # with SASL
     return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.make_token_for_client(user, password))

@@ -69,6 +69,7 @@ class DeliveryHistory:
         ]
 
     def _iterate_deliveries_of_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
+        """Yield what was delivered of a share partition: settled ranges, then current ones."""
         from minibroker.broker.share.runs import DeliveryState
 
         share = cluster.shares.find_share_partition(key)
@@ -83,6 +84,7 @@ class DeliveryHistory:
                 yield Delivery(name, key.partition, run.first, run.last, state_name, run.count, run.member_id or None)
 
     def _get_state_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
+        """Return a share partition's state batches, after reading the coordinator's new records."""
         log = cluster.share_states.log
         partition = (
             None if log.topic is None else log.topic.find_partition(log.get_partition_index(key.coordinator_key))

@@ -284,7 +284,7 @@ def test_records_with_binary_values_are_produced(control: Control) -> None:
     assert [(record["key_hex"], record["value_hex"]) for record in found] == [("fe", "ff00"), ("fe", None)]
 
 
-def test_the_journal_lists_its_entries(control: Control) -> None:
+def test_the_number_of_journal_entries_is_returned_over_http(control: Control) -> None:
     control.post("/v1/journal", {"on": True})
     assert produce(control, "a") == [None]
     told = control.get("/v1/journal")
@@ -370,7 +370,7 @@ def test_pages_of_other_sites_cannot_control_the_broker(control: Control, origin
             assert answer.code == status and "and not one of this server" in json.loads(answer.read())["message"]
 
 
-def test_the_first_page_shows_where_clients_connect(control: Control) -> None:
+def test_the_landing_page_shows_where_clients_connect(control: Control) -> None:
     with urllib.request.urlopen(control.url, timeout=30) as answer:
         text = answer.read().decode()
     assert f"<code>{control.bootstrap_servers}</code>" in text and control.url.removeprefix("http://") in text

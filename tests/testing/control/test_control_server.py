@@ -32,13 +32,13 @@ def got(url: str) -> int:
 
 async def test_the_openapi_document_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    describe = app.describe_routes
+    describe = app.make_openapi_document
 
     def watched(*given: Any, **named: Any) -> dict[str, Any]:
         threads.append(threading.current_thread())
         return describe(*given, **named)
 
-    monkeypatch.setattr(app, "describe_routes", watched)
+    monkeypatch.setattr(app, "make_openapi_document", watched)
     async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert await asyncio.to_thread(got, f"{url}/openapi.json") == 200
     assert threads and threading.current_thread() not in threads

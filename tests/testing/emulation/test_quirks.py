@@ -54,7 +54,7 @@ def test_the_first_response_for_an_auto_created_topic_is_an_error(release: str) 
         assert second.error_code == 0 and len(second.partitions) == 1
 
 
-def test_existing_and_not_created_topics_are_answered_as_usual() -> None:
+def test_only_auto_created_topics_are_first_unavailable_in_older_releases() -> None:
     with Broker(emulate="2.0", auto_create=False) as broker:
         broker.create_topic("there")
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("there", "missing")]

@@ -77,7 +77,7 @@ def test_fault_versions_are_parsed(version: int | str, versions: range) -> None:
         ({"authentication": "wrong-mechanism", "delay": 5}, "has no delay"),
     ],
 )
-def test_invalid_rules_are_reported(words: dict[str, Any], said: str) -> None:
+def test_an_invalid_fault_rule_is_an_error(words: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultError, match=said):
         Rule(**words)
 
@@ -94,12 +94,12 @@ def test_invalid_rules_are_reported(words: dict[str, Any], said: str) -> None:
         ({"topic": None, "close": "before"}, "topic cannot be null"),
     ],
 )
-def test_invalid_rules_in_a_file_are_reported(words: Any, said: str) -> None:
+def test_an_invalid_fault_rule_in_a_file_is_an_error(words: Any, said: str) -> None:
     with pytest.raises(FaultError, match=said):
         parse_rule(words)
 
 
-def test_a_file_contains_a_list_of_rules(tmp_path: Path) -> None:
+def test_a_list_of_fault_rules_is_read_from_a_yaml_file(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text(
         "- {api: Fetch, corrupt: crc, once: true}\n- api: [Produce]\n  error: REQUEST_TIMED_OUT\n  when: after\n"
@@ -117,7 +117,7 @@ def test_a_file_contains_a_list_of_rules(tmp_path: Path) -> None:
         ("- " + "x" * (1 << 20), "larger than 1048576 bytes"),
     ],
 )
-def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+def test_an_invalid_file_of_faults_is_reported_in_one_line(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text(content)
     with pytest.raises(FaultError, match=said) as raised:

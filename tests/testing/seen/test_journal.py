@@ -20,7 +20,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
-from minibroker.testing.reports.failure_report import write_report
+from minibroker.testing.reports.failure_report import format_report
 from minibroker.testing.seen.journal import Journal
 from minibroker.testing.verbs.own_requests import execute_request
 from tests.broker.harness import frame_of
@@ -72,7 +72,7 @@ def test_a_long_or_multi_line_name_is_shown_in_one_short_line(broker: Broker) ->
     assert exchange.client_id == client_id
     line = str(exchange)
     assert line.isprintable() and len(line) < 1_000 and "FindCoordinator 4 answered" in line
-    lines = write_report(broker).split("\n")
+    lines = format_report(broker).split("\n")
     assert all(line.isprintable() and len(line) <= 1_000 for line in lines)
     assert any(line.startswith("group g\\nroup") for line in lines)
 
@@ -127,9 +127,9 @@ def test_an_exchange_contains_the_brokers_reason_for_an_error(broker: Broker) ->
 
 def test_the_report_of_an_empty_broker_says_that_there_is_nothing() -> None:
     with Broker() as broker:
-        assert write_report(broker) == "no topics, no groups, no requests"
+        assert format_report(broker) == "no topics, no groups, no requests"
         broker.create_topic("t")
-        assert write_report(broker) == "topic t: partitions end at 0"
+        assert format_report(broker) == "topic t: partitions end at 0"
 
 
 def test_the_journal_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:

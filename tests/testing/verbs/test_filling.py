@@ -78,7 +78,7 @@ def test_filling_a_broker_with_an_invalid_topic_is_an_error(source: dict[Any, An
         ("a.jsonl", '{"topic": "t"}\n{"value": 1}', "a.jsonl: line 2: a record is expected"),
     ],
 )
-def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_an_invalid_file_of_records_is_reported_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(FillError, match=said) as raised:
         parse_new_topics(tmp_path / name)
@@ -107,7 +107,7 @@ def test_a_broker_is_filled_from_a_file(tmp_path: Path) -> None:
         assert len(broker.records("orders")) == 253
 
 
-def test_rejections_by_the_broker_are_reported() -> None:
+def test_an_error_of_the_broker_is_raised_while_filling_it() -> None:
     with Broker() as broker:
         for source in ({"t": {"config": {"no.such": 1}}}, {"t u": ["a"]}):
             with pytest.raises(KafkaError):

@@ -11,7 +11,7 @@ from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
-from minibroker.testing.reports.failure_report import write_report
+from minibroker.testing.reports.failure_report import format_report
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.waiting import Expired
 from minibroker.testing.verbs.share_deliveries import Delivery
@@ -130,7 +130,7 @@ def set_start(broker: Broker, topic: str, offset: int) -> None:
 def test_a_failure_report_shows_the_delivered_records(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     (member,) = broker.wait_for_group("g", 1)
-    report = write_report(broker)
+    report = format_report(broker)
     assert "share group g: Stable, 1 member\n" in report
     assert f"\n  t-0 offsets 0 to 2: delivered 1 times, acquired by {member}\n" in report
 
