@@ -21,7 +21,7 @@ def test_the_steps_of_the_ci_page_print_the_documented_output(tmp_path: Path) ->
     assert printed("sh", program.replace(" --bootstrap-server $KAFKA", ""), "$KAFKA", tmp_path) == output
 
 
-def test_a_wait_ends_with_the_reason_if_the_broker_cannot_start(tmp_path: Path) -> None:
+def test_the_documented_wait_script_prints_why_the_broker_cannot_start(tmp_path: Path) -> None:
     (program,) = blocks("sh")
     refused = program.replace("PLAINTEXT://127.0.0.1:0", "nowhere")
     done = subprocess.run(

@@ -8,7 +8,7 @@ from docs.demo import seen, session, shown
 from tests.test_readme import README
 
 
-def test_the_picture_shows_the_current_output_of_the_commands() -> None:
+def test_the_picture_of_the_demo_shows_the_current_output_of_its_commands() -> None:
     picture = ElementTree.parse(README.parent / "docs" / "demo.svg")
     drawn = [element.text or "" for element in picture.iter() if element.tag.endswith("}text")]
     assert drawn == [line.text for line in shown(session())], "draw it anew: python3 -m docs.demo > docs/demo.svg"

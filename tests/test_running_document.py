@@ -12,7 +12,7 @@ from tests.test_readme import README
 DOCUMENT = README.parent / "docs" / "running.md"
 
 
-def test_every_command_is_in_the_table() -> None:
+def test_every_command_is_in_the_table_of_the_running_page() -> None:
     rows = re.findall(r"^\| (`minibroker .*?) \|", DOCUMENT.read_text(), re.MULTILINE)
     words = {word for row in rows for word in re.findall(r"[a-z]+", row)}
     assert COMMANDS.keys() <= words

@@ -159,7 +159,7 @@ def test_every_method_is_documented() -> None:
     assert {name for name in verbs - awaited - {"start", "stop"} if not re.search(rf"\b{name}\(", text)} == set()
 
 
-def test_the_documented_table_has_every_path() -> None:
+def test_the_documented_table_has_every_http_path_of_the_control() -> None:
     from minibroker.testing.control.app import make_control_app
 
     async def described() -> dict[str, set[str]]:
