@@ -12,7 +12,7 @@ from typing import Any
 
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assign_tasks
-from minibroker.broker.groups.streams.tasks import TaskId, Tasks, list_tasks
+from minibroker.broker.groups.streams.tasks import TaskId, Tasks, iterate_tasks
 from minibroker.protocol.steps import run_all_steps
 
 GROUPS, CHANGES = 150, 3
@@ -101,19 +101,19 @@ def _tasks(said: Mapping[str, list[int]]) -> dict[str, frozenset[int]]:
 
 def spread(given: Mapping[str, Tasks]) -> int:
     """Return how many more active tasks the member with the most has than the one with the fewest."""
-    counts = [len([*list_tasks(tasks.active)]) for tasks in given.values()]
+    counts = [len([*iterate_tasks(tasks.active)]) for tasks in given.values()]
     return max(counts) - min(counts)
 
 
 def standbys(given: Mapping[str, Tasks]) -> int:
     """Return the number of standbys."""
-    return sum(len([*list_tasks(tasks.standby)]) for tasks in given.values())
+    return sum(len([*iterate_tasks(tasks.standby)]) for tasks in given.values())
 
 
 def kept(case: Case, given: Mapping[str, Tasks]) -> int:
     """Return how many active tasks stay where they are."""
     return sum(
-        len({*list_tasks(tasks.active)} & {*list_tasks(case.members[name].tasks.active)})
+        len({*iterate_tasks(tasks.active)} & {*iterate_tasks(case.members[name].tasks.active)})
         for name, tasks in given.items()
     )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.streams_reconciliation import TaskReconciliationState, reconcile_member
-from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, group_by_subtopology, list_tasks
+from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, group_by_subtopology, iterate_tasks
 from minibroker.protocol.errors import KafkaError
 
 MEMBERS, TARGET_EPOCH = 6000, 5
@@ -112,11 +112,11 @@ def cases(source: random.Random) -> Iterator[Case]:
             assigned=_assigned(source, assigned),
             pending_revocation=_assigned(source, pending),
         )
-        active = dict.fromkeys((*list_tasks(assigned.active), *list_tasks(pending.active)), "p")
+        active = dict.fromkeys((*iterate_tasks(assigned.active), *iterate_tasks(pending.active)), "p")
         active |= {task: source.choice("pq") for task in EVERY if source.random() < 0.2}
         copies = []
         for role in ("standby", "warmup"):
-            found = {task: {"p"} for each in (assigned, pending) for task in list_tasks(getattr(each, role))}
+            found = {task: {"p"} for each in (assigned, pending) for task in iterate_tasks(getattr(each, role))}
             for task in EVERY:
                 if source.random() < 0.2:
                     found.setdefault(task, set()).add(source.choice("pq"))

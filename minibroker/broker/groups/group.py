@@ -83,7 +83,7 @@ class GroupContext(Protocol):
         """All groups by id."""
 
     def append_entries(self, group_id: str, entries: Iterable[Entry]) -> int:
-        """Append records of a group, all or none. Raises KafkaError with the code for the client."""
+        """Append records of a group, all or none; return the first offset. Raises KafkaError with the client's code."""
 
     def call_when_durable(self, group_id: str, callback: Callable[[KafkaError | None], None]) -> None:
         """Call `callback` once the group's records are durable, or with the failure. Raises KafkaError."""

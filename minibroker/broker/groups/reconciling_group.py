@@ -165,7 +165,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         self.applied[type(change.key)](self, change.key, change.value)
 
     def restart_session_timeout(self, member_id: str) -> None:
-        """Restart a member's session, after which it is removed."""
+        """Restart the timer after which a member without heartbeats is removed."""
         timeout_ms = self.get_session_timeout_ms(member_id)
         reason = f"it was not heard of for {timeout_ms} ms"
         self.start_timer_to_remove_member(member_id, TimerPurpose.SESSION, timeout_ms, reason)

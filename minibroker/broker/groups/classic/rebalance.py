@@ -322,7 +322,7 @@ class RebalancingGroup(Membership, Group):
             callback(error)
 
     def restore_from_record(self, value: GroupMetadataValue) -> None:
-        """Take over the state of a record: that at the last SyncGroup of a leader."""
+        """Set the group's members and generation from its record, which the leader's last SyncGroup has written."""
         self.kind = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation

@@ -41,7 +41,7 @@ TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 
 
 def check_heartbeat_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Check a request by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check a request's fields, whatever its group. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= FIRST_WITH_CLIENTS_MEMBER_ID or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         check_not_empty(request.member_id, "MemberId")

@@ -143,7 +143,7 @@ class ConsumerMember(NamedTuple):
 
 
 def remove_epochs_from_partitions(partitions: PartitionEpochs) -> Partitions:
-    """Return the partitions alone."""
+    """Return the partitions without their assignment epochs."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in partitions.items()}
 
 

@@ -29,7 +29,7 @@ TopicPartitions = ShareGroupHeartbeatResponse.TopicPartitions
 
 
 def check_heartbeat_request(request: ShareGroupHeartbeatRequest) -> None:
-    """Check a request by itself. Raises KafkaError(INVALID_REQUEST)."""
+    """Check a request's fields, whatever its group. Raises KafkaError(INVALID_REQUEST)."""
     check_not_empty(request.member_id, "MemberId")
     check_not_empty(request.group_id, "GroupId")
     check_not_empty(request.rack_id, "RackId")

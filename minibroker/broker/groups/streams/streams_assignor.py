@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, group_by_subtopology, list_tasks
+from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, group_by_subtopology, iterate_tasks
 from minibroker.protocol.steps import Steps, split_into_portions
 
 log = logging.getLogger("minibroker.groups")
@@ -84,7 +84,7 @@ class _Assignment:
         self._standby_count = standbys
         self._active_quota = _Quota(len(tasks), len(members))
         self._quota = _Quota(len(tasks) + len(stateful) * standbys, len(members))
-        self._had_active = {task: each for each, one in members.items() for task in list_tasks(one.tasks.active)}
+        self._had_active = {task: each for each, one in members.items() for task in iterate_tasks(one.tasks.active)}
         self._had_standby: dict[TaskId, list[str]] = {}
         self.active: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
         self.standby: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
@@ -95,7 +95,7 @@ class _Assignment:
         """Collect who has state of each task: first members that had it as a standby, then others, by their offsets."""
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
-            standbys = {*list_tasks(member.tasks.standby), *list_tasks(member.tasks.warmup)}
+            standbys = {*iterate_tasks(member.tasks.standby), *iterate_tasks(member.tasks.warmup)}
             for portion in split_into_portions([*standbys, *(member.offsets.keys() - standbys)]):
                 for task in portion:
                     rank = task not in standbys, -member.offsets.get(task, 0), member_id

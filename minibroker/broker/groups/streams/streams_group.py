@@ -20,7 +20,14 @@ from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, Recon
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets
-from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, list_tasks, parse_task_set
+from minibroker.broker.groups.streams.tasks import (
+    NO_TASKS,
+    NOTHING_ASSIGNED,
+    TaskId,
+    Tasks,
+    iterate_tasks,
+    parse_task_set,
+)
 from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, ConfiguredTopology, Topology
 from minibroker.broker.groups.streams.warm_ups import WarmUpStep
 from minibroker.protocol.declare import Message
@@ -247,21 +254,21 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     def record_owned_partitions(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
-            self.active_owners.update(dict.fromkeys(list_tasks(tasks.active), member.member_id))
-            for task in list_tasks(tasks.standby):
+            self.active_owners.update(dict.fromkeys(iterate_tasks(tasks.active), member.member_id))
+            for task in iterate_tasks(tasks.standby):
                 self.standby_keepers.setdefault(task, set()).add(member.member_id)
-            for task in list_tasks(tasks.warmup):
+            for task in iterate_tasks(tasks.warmup):
                 self.warmup_keepers.setdefault(task, set()).add(member.member_id)
 
     def forget_partitions_owned_by_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for tasks in () if member is None else (member.assigned, member.pending_revocation):
-            for task in list_tasks(tasks.active):
+            for task in iterate_tasks(tasks.active):
                 if self.active_owners.get(task) == member_id:
                     del self.active_owners[task]
-            for task in list_tasks(tasks.standby):
+            for task in iterate_tasks(tasks.standby):
                 _remove_member_of_task(self.standby_keepers, task, member_id)
-            for task in list_tasks(tasks.warmup):
+            for task in iterate_tasks(tasks.warmup):
                 _remove_member_of_task(self.warmup_keepers, task, member_id)
 
     def get_target_of_member(self, member_id: str) -> Tasks:

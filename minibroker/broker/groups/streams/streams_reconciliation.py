@@ -25,7 +25,7 @@ from minibroker.broker.groups.streams.tasks import (
     TaskSet,
     contains_task,
     group_by_subtopology,
-    list_tasks,
+    iterate_tasks,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -216,5 +216,5 @@ def _select_free_tasks(tasks: Tasks, reconciliation: TaskReconciliationState, ow
 
 
 def _drop_taken_tasks(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
-    free: Iterable[TaskId] = (task for task in list_tasks(tasks) if not is_taken(task))
+    free: Iterable[TaskId] = (task for task in iterate_tasks(tasks) if not is_taken(task))
     return group_by_subtopology(free)

@@ -25,7 +25,7 @@ MAXIMUM_TAGS = 100
 
 
 def check_heartbeat_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check a request by itself. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Check a request's fields, whatever its group. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     topology = request.topology
     if topology is not None and any(each.source_topic_regex for each in topology.subtopologies):
         raise make_invalid_request_error("Regular expressions for source topics are not supported yet.")

@@ -75,8 +75,8 @@ def contains_task(tasks: AnyTasks, task: TaskId) -> bool:
     return task.partition in tasks.get(task.subtopology_id, ())
 
 
-def list_tasks(tasks: AnyTasks) -> Iterator[TaskId]:
-    """Yield each task."""
+def iterate_tasks(tasks: AnyTasks) -> Iterator[TaskId]:
+    """Yield each task of these."""
     return (TaskId(each, partition) for each, partitions in tasks.items() for partition in partitions)
 
 

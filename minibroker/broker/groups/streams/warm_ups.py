@@ -31,7 +31,7 @@ from minibroker.broker.groups.streams.tasks import (
     TaskSet,
     contains_task,
     group_by_subtopology,
-    list_tasks,
+    iterate_tasks,
 )
 from minibroker.protocol.steps import Steps, split_into_portions
 
@@ -119,7 +119,7 @@ class _MemberTaskChanges:
 
 
 def _add_and_remove_tasks(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -> TaskSet:
-    return group_by_subtopology((set(list_tasks(tasks)) | added) - removed) if added or removed else tasks
+    return group_by_subtopology((set(iterate_tasks(tasks)) | added) - removed) if added or removed else tasks
 
 
 def choose_next_warm_up_step(situation: WarmUpSituation, epoch: int, settings: WarmUpSettings) -> Steps[WarmUpStep]:
@@ -172,7 +172,7 @@ class _WarmUpStepPlanner:
             yield
 
     def _iterate_stateful_tasks(self, tasks: AnyTasks) -> Iterator[TaskId]:
-        return (task for task in list_tasks(tasks) if task.subtopology_id in self._situation.stateful)
+        return (task for task in iterate_tasks(tasks) if task.subtopology_id in self._situation.stateful)
 
     def _get_process_of_member(self, member_id: str) -> _Process:
         return self._processes[self._situation.members[member_id].process_id]
@@ -313,7 +313,7 @@ class _WarmUpStepPlanner:
         for member_id, tasks in sorted(self._situation.target.items()):
             if member_id not in self._situation.members:
                 continue
-            standbys: Iterable[TaskId] = list_tasks(tasks.standby)
+            standbys: Iterable[TaskId] = iterate_tasks(tasks.standby)
             for portion in split_into_portions(list(standbys)):
                 for task in held.intersection(portion):
                     found.setdefault(task, []).append(member_id)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.groups.streams import streams_assignor
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification
-from minibroker.broker.groups.streams.tasks import TaskId, Tasks, list_tasks
+from minibroker.broker.groups.streams.tasks import TaskId, Tasks, iterate_tasks
 from minibroker.protocol.steps import run_all_steps
 
 
@@ -47,12 +47,12 @@ def test_a_stateful_task_stays_with_its_owner() -> None:
 def test_a_standby_task_becomes_active() -> None:
     members, tasks = on(p="a", q="b", r="c"), STATEFUL[:3]
     found = assigned(members, tasks, tasks, 1)
-    lost = set(list_tasks(found.pop("a").active))
+    lost = set(iterate_tasks(found.pop("a").active))
     left = {name: one._replace(tasks=found[name]) for name, one in members.items() if name in found}
     now = assigned(left, tasks, tasks, 1)
     for task in lost:
-        (owner,) = (name for name, tasks in now.items() if task in set(list_tasks(tasks.active)))
-        assert task in set(list_tasks(found[owner].standby))
+        (owner,) = (name for name, tasks in now.items() if task in set(iterate_tasks(tasks.active)))
+        assert task in set(iterate_tasks(found[owner].standby))
 
 
 def test_a_task_is_assigned_to_a_member_with_its_state_on_disk() -> None:
@@ -60,7 +60,7 @@ def test_a_task_is_assigned_to_a_member_with_its_state_on_disk() -> None:
     members["c"] = members["c"]._replace(offsets={tasks[0]: 10})
     members["b"] = members["b"]._replace(offsets={tasks[0]: 9, tasks[1]: 1})
     found = assigned(members, tasks, tasks, 0)
-    assert {name: list(list_tasks(each.active)) for name, each in found.items()} == {
+    assert {name: list(iterate_tasks(each.active)) for name, each in found.items()} == {
         "a": [tasks[2]],
         "b": [tasks[1]],
         "c": [tasks[0]],
@@ -72,7 +72,10 @@ def test_a_standby_is_preferred_to_a_member_with_state_on_disk() -> None:
     members["a"] = members["a"]._replace(tasks=Tasks(standby={"s": frozenset({0})}))
     members["b"] = members["b"]._replace(offsets=dict.fromkeys(tasks, 1000))
     found = assigned(members, tasks, tasks, 0)
-    assert {name: list(list_tasks(each.active)) for name, each in found.items()} == {"a": [tasks[0]], "b": [tasks[1]]}
+    assert {name: list(iterate_tasks(each.active)) for name, each in found.items()} == {
+        "a": [tasks[0]],
+        "b": [tasks[1]],
+    }
 
 
 def test_members_of_one_process_are_not_standbys_for_each_other() -> None:
@@ -97,17 +100,17 @@ def test_every_task_has_one_owner_and_standbys_on_other_processes(
     members |= {f"n{number}": MemberSpecification(process) for number, process in enumerate(late)}
     found = assigned(members, every, STATEFUL, standbys)
     assert found.keys() == members.keys()
-    owners = Counter(chain.from_iterable(list_tasks(tasks.active) for tasks in found.values()))
+    owners = Counter(chain.from_iterable(iterate_tasks(tasks.active) for tasks in found.values()))
     assert owners == (Counter(every) if members else Counter())
     for task in STATEFUL if members else ():
         having = [
             members[name].process_id
             for name, tasks in found.items()
             for role in tasks[:2]
-            if task in set(list_tasks(role))
+            if task in set(iterate_tasks(role))
         ]
         assert len(having) == len(set(having)) == min(1 + standbys, len({one.process_id for one in members.values()}))
-    assert not any(task.subtopology_id == "l" for tasks in found.values() for task in list_tasks(tasks.standby))
+    assert not any(task.subtopology_id == "l" for tasks in found.values() for task in iterate_tasks(tasks.standby))
     if len(set(places + late)) == 1 and members:
-        counts = [len([*list_tasks(tasks.active)]) for tasks in found.values()]
+        counts = [len([*iterate_tasks(tasks.active)]) for tasks in found.values()]
         assert max(counts) - min(counts) <= 1

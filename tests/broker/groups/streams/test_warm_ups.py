@@ -14,7 +14,7 @@ from minibroker.broker.groups.streams.tasks import (
     Tasks,
     contains_task,
     group_by_subtopology,
-    list_tasks,
+    iterate_tasks,
 )
 from minibroker.broker.groups.streams.warm_ups import (
     WarmUpSettings,
@@ -218,11 +218,11 @@ def test_each_step_to_the_target_assigns_each_task_once_and_never_twice_to_a_pro
     offsets = {name: TaskOffsets(*(dict.fromkeys(tasks(*caught_up), 5),) * 2) for name in MEMBERS if name not in now}
     found = step(members, targets, offsets, count)
     result = {name: found.tasks.get(name, targets[name]) for name in MEMBERS}
-    assert sorted(task.partition for each in result.values() for task in list_tasks(each.active)) == [*range(6)]
-    assert sum(1 for each in result.values() for _ in list_tasks(each.warmup)) <= count
+    assert sorted(task.partition for each in result.values() for task in iterate_tasks(each.active)) == [*range(6)]
+    assert sum(1 for each in result.values() for _ in iterate_tasks(each.warmup)) <= count
     for place in set(places):
         here = [
-            task for name in MEMBERS if process[name] == place for role in result[name] for task in list_tasks(role)
+            task for name in MEMBERS if process[name] == place for role in result[name] for task in iterate_tasks(role)
         ]
         assert len(here) == len(set(here))
     for number, owner in enumerate(now):
