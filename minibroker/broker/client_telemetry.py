@@ -116,14 +116,14 @@ class ClientInstance:
         self._got_ms = self._pushed_ms = 0
 
     def check_and_record_get_request(self, now_ms: int) -> bool:
-        """Return whether the interval is over since the last request, and count this one if so."""
+        """Return whether the push interval is over since the last request for subscriptions; if so, record this one."""
         if now_ms - max(self._got_ms, self._pushed_ms) < self.interval_ms:
             return False
         self._got_ms = now_ms
         return True
 
     def check_and_record_push_request(self, now_ms: int) -> bool:
-        """Return whether the interval is over since the last push, or none followed the last get; count it if so."""
+        """Return whether the client may push: the interval is over, or it asked for subscriptions; if so, record it."""
         if self._got_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.interval_ms:
             return False
         self._pushed_ms = now_ms
@@ -139,7 +139,7 @@ class PushedMetrics:
         self.dropped = 0
 
     def add_data_point(self, point: DataPoint) -> int:
-        """Keep the number; return how many series that adds, 0 or 1."""
+        """Keep the data point, or count it as dropped; return 1 if it begins a series, else 0."""
         key = point.name, point.attributes
         known = self.series.get(key)
         if known is None:

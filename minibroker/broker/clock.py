@@ -107,7 +107,7 @@ class SystemClock:
         return bool(self._aside)
 
     def _schedule_done_callback_in_loop(self, future: Future[None]) -> None:
-        """Report to the loop; called in the thread that did the work."""
+        """Call back in the loop, as work is done; called in the thread that did it."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_threads_and_callbacks` has seen to it
             self._loop.call_soon_threadsafe(self._call_done_callback, future)
 

@@ -164,7 +164,7 @@ class Cluster:
                     )
 
     def open_log_if_hosted(self, partition: Partition) -> None:
-        """Open a partition's log once one of its replicas is here, if that has not been done."""
+        """Open a partition's log if one of its replicas is on a node here, and it is not open yet."""
         if not partition.has_local_log and any(node in self.nodes for node in partition.replicas):
             partition.log = self._open_partition_log(partition)
 
@@ -253,7 +253,7 @@ class Cluster:
     # --- change ---------------------------------------------------------------------------------
 
     def commit_metadata_records(self, records: Iterable[Message]) -> None:
-        """Write the records to the metadata log, all or none, and fold them in.
+        """Write the records to the metadata log, all or none, and apply them to the image.
 
         Their sync has begun then; answers that report them wait for it (`durable`).
         """
@@ -264,7 +264,7 @@ class Cluster:
         self._count_commit_and_flush_soon()
 
     def commit_metadata_records_in_steps(self, records: Sequence[Message]) -> Steps[None]:
-        """Write many records, all or none, and fold them in, some in each step.
+        """Write many records, all or none, and apply them to the image, some in each step.
 
         The caller sees to it that nobody else changes meanwhile what they are about.
         """

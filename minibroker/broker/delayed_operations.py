@@ -109,7 +109,7 @@ class _SlicedSteps(Generic[Result]):
 
 
 async def run_in_slices(steps: Steps[Result]) -> Result:
-    """Run a computation in steps, with a pause between any two: `await run_in_slices(steps)`."""
+    """Run all steps of a computation, with a pause between any two; return its result."""
     return await _SlicedSteps(steps)
 
 
@@ -317,7 +317,7 @@ class Slicer:
         return DelayedOperation(coroutine, awaited, self, on_result, on_error, request)
 
     def run_steps_in_slices(self, steps: Steps[Any]) -> None:
-        """Run steps that nobody waits for; the first slice now."""
+        """Run all steps in slices, the first one now; nobody is told of the end."""
         self.run_or_delay(run_in_slices(steps), _ignore_result, _log_failure)
 
     def run_slice(

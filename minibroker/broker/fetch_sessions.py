@@ -65,7 +65,7 @@ class FetchedPartition:
         return has_moved or size_bytes > 0 or error_code != 0
 
     def remember_sent_offsets(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
-        """Remember what the client has learnt; after an error, it is to learn that the error is over."""
+        """Remember the offsets sent to the client; after an error, so that the next answer counts as changed."""
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset
 

@@ -99,7 +99,7 @@ class Turn:
         self._waits: list[tuple[AppendWait, Then]] = []
 
     def bind_to_loop(self, call_soon: CallSoon) -> None:
-        """Use the turns of a loop from now on."""
+        """End turns by this loop's `call_soon` from now on."""
         self._call_soon = call_soon
 
     @property

@@ -378,7 +378,7 @@ def _make_log_settings(values: Mapping[str, Any]) -> LogSettings:
 
 
 def _derive_timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bounds of timestamps that the older setting implies, as in Kafka 3.6."""
+    """Return the bounds that message.timestamp.difference.max.ms implies where they are not set, as in Kafka 3.6."""
     difference_ms = values["message.timestamp.difference.max.ms"]
     if difference_ms == LONG_MAX:
         return {}

@@ -50,9 +50,9 @@ def issue_token(
 
 
 def renew_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
-    """Set the expiry of the token with this HMAC to `period_ms` from now; if that is not positive, to the latest time.
+    """Set the token's expiry to `period_ms` from now, or the latest time if that is not positive; return it.
 
-    Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    It is in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     EXPIRED, OWNER_MISMATCH, in this order.
     """
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
@@ -64,9 +64,9 @@ def renew_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: 
 
 
 def expire_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
-    """Set the expiry of the token with this HMAC to `period_ms` from now. If that is negative, remove the token.
+    """Set the token's expiry to `period_ms` from now, or remove the token if that is negative; return the expiry.
 
-    Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    It is in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     OWNER_MISMATCH, EXPIRED, in this order.
     """
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()

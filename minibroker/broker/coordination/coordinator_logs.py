@@ -238,7 +238,7 @@ class CoordinatorLog:
         return (partition for partition in partitions if partition.has_local_log and partition.log.is_open_and_online)
 
     def replay_partition(self, partition: Partition, shard: CoordinatorShard) -> Steps[None]:
-        """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.
+        """Replay a partition into `shard`, a step per batch; log and skip malformed records.
 
         Raises KafkaError if the log cannot be read.
         """

@@ -180,9 +180,9 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     # --- changes --------------------------------------------------------------------------------
 
     def append_entries(self, coordinator_key: str, entries: Iterable[Entry]) -> int:
-        """Append records about `coordinator_key`, all or none; the caller then applies them to its state.
+        """Append records about `coordinator_key`, all or none; return the first offset, -1 without records.
 
-        Return the offset of the first one, -1 without records. Raises KafkaError with the code for the client.
+        The caller then applies them to its state. Raises KafkaError with the code for the client.
         """
         kept = list(entries)
         return self.append_batch(coordinator_key, self.log.build_batch(kept)) if kept else -1

@@ -226,6 +226,6 @@ def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
 
 
 def _check_enum_values_known(*values: int) -> None:
-    """Raise Unanswerable if one of the types is UNKNOWN."""
+    """Raise UnanswerableRequest if one of the types is UNKNOWN."""
     if UNKNOWN in values:
         raise UnanswerableRequest("a request about ACLs with an UNKNOWN type")

@@ -241,7 +241,7 @@ def _compute_new_configs(context: RequestContext, resource: RequestedResource) -
 
 
 def _check_config_resource(resource: RequestedResource) -> None:
-    """Check what does not depend on rights, as Kafka does first. Raises KafkaError(INVALID_REQUEST)."""
+    """Refuse repeated names and null values, before rights are checked. Raises KafkaError(INVALID_REQUEST)."""
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -137,7 +137,7 @@ def remember_commit_template(
     offsets: Sequence[CommittedPartition],
     response: OffsetCommitResponse,
 ) -> None:
-    """Prepare for the next OffsetCommit if this is the connection's second in a row of the same size and group."""
+    """Make a template for the next OffsetCommit, if this is the connection's second in a row of its size and group."""
     connection, frame = context.connection, context.frame
     if frame is None or context.was_paused or context.must_sync or context.usage is not None:
         return

@@ -379,5 +379,5 @@ def measure_answer_bytes(response: Message, version: int) -> int:
 
 
 def count_extra_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
-    """Return the size of an array's length beyond that of a small array's."""
+    """Return how many bytes more the length field of an array of `count` items takes than that of a small one."""
     return len(encode_unsigned_varint(count + 1)) - 1 if version in answer.flexible else 0

@@ -276,7 +276,7 @@ def _append_batch(
     transaction_wait: AppendWait | None,
     now_ms: int,
 ) -> PartitionAnswer:
-    """Append an validated batch unless it is a repetition. The answer waits until it is written, or also synced."""
+    """Append a validated batch unless it is a duplicate. The answer waits until it is written, or also synced."""
     log = partition.log
     records, headers = validated
     header = headers[0]

@@ -186,7 +186,7 @@ class ProduceTemplate(Template):
         return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
     def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
-        """Append the records."""
+        """Append the records; return the answer, or None if `produce` must validate them or wait for a sync."""
         partition = self._partition
         log = partition.log
         settings = log.settings
@@ -265,7 +265,7 @@ def remember_produce_template(
     topic: TopicAnswer,
     transactional_id: str | None,
 ) -> None:
-    """Prepare for the next Produce to this partition, if this is the connection's second one.
+    """Make a template for the next Produce to this partition, if this is the connection's second one.
 
     `records_bytes` is the size of the records in the present request.
     """
@@ -275,7 +275,7 @@ def remember_produce_template(
 def remember_refusal_template(
     context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: RefusalReason
 ) -> None:
-    """Prepare for the next Produce to a topic that the client may not write to; `topic` is the whole answer."""
+    """Make a template that refuses the next Produce to this topic; `topic` is the whole answer."""
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
 

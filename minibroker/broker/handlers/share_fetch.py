@@ -127,7 +127,7 @@ def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
 
 
 def _check_fetch_limits(request: ShareFetchRequest) -> None:
-    """Check a request by itself; one that renews locks must ask for no records.
+    """Check a request's mode and limits; one that renews locks must ask for no records.
 
     Raises KafkaError: INVALID_REQUEST, and as in Kafka UNKNOWN_SERVER_ERROR for a mode that there is not.
     """

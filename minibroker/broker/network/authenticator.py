@@ -440,7 +440,7 @@ class Authenticator:
             self._listener.statistics.reauthentication_failed += 1
 
     def on_connection_lost(self) -> None:
-        """Stop the timer of a closed connection."""
+        """Stop the session timer, as the connection is closed."""
         self._stop_session_timer()
 
     def _stop_session_timer(self) -> None:

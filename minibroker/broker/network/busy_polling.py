@@ -55,7 +55,7 @@ class BusyPolling:
         self._polled_at = self._until = self._resumes_at = 0.0
 
     def keep_polling_after_read(self) -> None:
-        """Stay awake for a while from now on."""
+        """Poll the sockets without sleeping for a while from now on."""
         if self._is_on:
             self._reads += 1
         elif self._vain_periods >= VAIN_PERIODS and self._skipped_reads < READS_A_TRIAL:

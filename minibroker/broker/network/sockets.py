@@ -279,7 +279,7 @@ class ClientSocket:
                 return
 
     def _write_joined_items(self) -> int:
-        """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
+        """Write bytes and a small region at the head of the queue at once, as a write costs 10 us; return the size."""
         queue = self._queue
         joined = [queue.popleft()]
         while queue and queue[0].__class__ in JOINED and not self._must_write_in_pieces(queue[0]):

@@ -155,7 +155,7 @@ class RequestContext:
         return authorizer.allows_on_any_resource(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME, *, message: str | None = None) -> None:
-        """Check a right.
+        """Raise KafkaError unless the principal has a right on the resource of this name.
 
         Raises KafkaError with `message` and the resource type's code, such as TOPIC_AUTHORIZATION_FAILED.
         """
@@ -163,7 +163,7 @@ class RequestContext:
             raise KafkaError(DENIALS[right.resource_type], message)
 
     def authorize_topic(self, right: Right, name_or_id: str | bytes) -> None:
-        """Check a right on the topic of this name or id.
+        """Raise KafkaError unless the principal has a right on the topic of this name or id.
 
         Raises KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """

@@ -102,7 +102,7 @@ class Authorizer:
         return is_allowed or (not is_covered and self._allow_without_acl)
 
     def _is_allowed_on_any_resource(self, principal: str, host: str, right: Right) -> bool:
-        """Look for an ACL that allows the operation, and whose pattern is not denied as a whole.
+        """Return whether an ACL allows the operation on a pattern that no ACL denies as a whole.
 
         As in Kafka, a resource that no ACL names is tried first, for super users and for resources without an ACL, and
         no operation implies another one here.

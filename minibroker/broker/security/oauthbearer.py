@@ -131,7 +131,7 @@ def get_time_claim_ms(claims: dict[str, Any], name: str) -> int | None:
 
 
 def get_name_claim(claims: dict[str, Any], claim_name: str) -> str:
-    """Return the principal's name. Raises TokenRefused."""
+    """Return the principal's name in the claim. Raises TokenRefused if it is missing or empty."""
     name = claims.get(claim_name)
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"its claim {claim_name} names nobody")

@@ -83,7 +83,7 @@ class KnownCredentials(Protocol):
         """Return the credential of a user, or None."""
 
     def iterate_credentials(self, mechanism: int) -> Iterable[UserScramCredentialRecord]:
-        """Return the credentials of users for a mechanism; of many users, some are enough."""
+        """Yield credentials for a mechanism: those of all users or, if there are many, of some."""
 
     def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""

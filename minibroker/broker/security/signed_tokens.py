@@ -93,7 +93,7 @@ class UnsecuredTokens:
 
 
 def _get_scope_claim(claims: dict[str, Any], claim_name: str) -> list[str]:
-    """Return the elements of the scope; a text is one, as in Kafka."""
+    """Return the words of the scope claim; a claim that is a text counts as one, as in Kafka."""
     value = claims.get(claim_name)
     if isinstance(value, str):
         return [value.strip()]

@@ -77,7 +77,7 @@ class ListenerTls:
         self.current = make_tls_settings(name, protocol, settings)
 
     def make_tls_settings_if_changed(self, settings: Settings) -> TlsSettings:
-        """Return the TLS settings after a change of settings or of files.
+        """Return new TLS settings if settings or store files have changed, else the current ones.
 
         Raises SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
         """
@@ -97,7 +97,7 @@ class ListenerTls:
         return after
 
     def replace_tls_settings(self, settings: Settings) -> None:
-        """Use the settings as at a start, without a comparison with the stores before."""
+        """Use these settings as at a start, even if the certificate is for another subject than before."""
         self._opened_with = settings
         if _get_settings_and_file_times(self._name, settings) != self.current.source:
             try:
@@ -199,7 +199,7 @@ def _get_client_auth(name: str, protocol: str, settings: Settings) -> str:
 
 
 def _set_tls_versions(context: ssl.SSLContext, name: str, settings: Settings) -> None:
-    """Set the versions of TLS and the cipher suites. Raises StoreError."""
+    """Set the TLS versions and cipher suites of the context. Raises StoreError."""
     enabled = get_listener_setting(settings, "ssl.enabled.protocols", name)
     highest = get_listener_setting(settings, "ssl.protocol", name)
     unknown = [version for version in enabled if version not in VERSIONS]

@@ -175,7 +175,7 @@ class Deliveries:
         *,
         strict: bool = False,
     ) -> list[AcquiredRecords]:
-        """Acquire records of batches read from `find_next_offset` on: their `batch_bounds`, each first and last offset.
+        """Acquire records of batches that were read from `find_next_offset` on, with these first and last offsets.
 
         Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
         (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches. Offsets
@@ -226,7 +226,7 @@ class Deliveries:
         return found
 
     def _archive_compacted_offsets(self, first_offset: int) -> None:
-        """Archive what can be acquired before `first_offset`: compaction has removed it."""
+        """Archive available records before `first_offset`, which compaction has removed."""
         for run in list(
             self._split_runs_at_bounds_and_list_them(self.find_next_offset(), min(first_offset, self.end_offset) - 1)
         ):

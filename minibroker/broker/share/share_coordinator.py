@@ -98,7 +98,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         )
 
     def read_share_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state for a leader of the partition, and note its epoch.
+        """Return the state for the partition's leader, and record its leader epoch.
 
         Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_REQUEST before `initialize_share_state`, or as `append_entries`.
         """

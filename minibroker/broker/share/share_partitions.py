@@ -46,7 +46,7 @@ class SessionKey(NamedTuple):
 
 
 def check_member_id(member_id: str | None) -> str:
-    """Return the id by which a member of a share group calls itself. Raises KafkaError(INVALID_REQUEST)."""
+    """Return the member id of a share request. Raises KafkaError(INVALID_REQUEST) without one."""
     if not member_id or len(member_id) > MEMBER_ID_CHARACTERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return member_id
@@ -83,7 +83,7 @@ class SharePartitions:
     # --- share partitions -------------------------------------------------------------------------
 
     def find_share_partition(self, key: ShareKey) -> SharePartition | None:
-        """Return the share partition if anybody has used it since the partition has this leader."""
+        """Return the share partition if it is open, else None."""
         return self._open.get((key.topic_id, key.partition), {}).get(key.group_id)
 
     def find_or_open_share_partition(self, group_id: str, partition: Partition) -> Steps[SharePartition]:

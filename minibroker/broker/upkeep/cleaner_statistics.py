@@ -35,7 +35,7 @@ class CleanerStatistics:
         self.read_bytes = self.written_bytes = self.read_records = self.written_records = 0
 
     def reset_results_of_last_check(self) -> None:
-        """Reset the results of the last check, as the logs were replaced; keep the sums."""
+        """Reset the results of the last check for dirty logs, as the logs were replaced; keep the sums."""
         self.running = self.uncleanable = 0
         self.max_dirty_ratio = 0.0
         self.looked_ms = 0

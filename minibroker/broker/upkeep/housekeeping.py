@@ -119,7 +119,7 @@ class Housekeeping:
             log.error("%s: superseded records stay: %s", partition, error)
 
     def _elect_preferred_leaders(self, callback: Then) -> None:
-        """Return leadership to preferred replicas."""
+        """Elect preferred leaders where `auto.leader.rebalance.enable` asks for it, then call `callback`."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
             process_items_in_slices(
                 self._cluster.clock,
