@@ -117,9 +117,9 @@ def get_topic_configs(client: Client, name: str) -> list[Any]:
 
 
 def get_configs(client: Client, resource_type: int, name: str, node: int | None = None) -> list[Any]:
-    """Return all configs of a resource by name, as DescribeConfigs describes them; a broker tells its own.
+    """Return all configs of a resource by name, as DescribeConfigs describes them.
 
-    Raises `ClientError`.
+    `node` is the broker to ask, None for any: only a broker itself knows all its own configs. Raises `ClientError`.
     """
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import DescribeConfigsRequest

@@ -66,7 +66,7 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
     """
     with connect_client(bootstrap) as client:
         cluster = client.retry(client.fetch_metadata)
-        found = [_make_broker(client, each, cluster.controller_id) for each in cluster.brokers]
+        found = [_make_broker_row(client, each, cluster.controller_id) for each in cluster.brokers]
         features = _get_features(client)
     found.sort()
     if as_json:
@@ -83,7 +83,7 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(f"\ncluster id {cluster.cluster_id}")
 
 
-def _make_broker(client: Client, broker: Any, controller: int) -> BrokerRow:
+def _make_broker_row(client: Client, broker: Any, controller: int) -> BrokerRow:
     from minibroker.cli.doctor.checks import guess_kafka_release
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
@@ -109,6 +109,7 @@ def _get_features(client: Client) -> list[FeatureLevel]:
 
 
 def _get_api_versions(client: Client, node: int | None) -> Any:
+    """Return the ApiVersions response of a node, or of any (None). Raises `ClientError`."""
     from minibroker.client.opening import VERSION
     from minibroker.protocol.messages.cluster import ApiVersionsRequest
 

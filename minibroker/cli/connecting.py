@@ -98,7 +98,7 @@ def get_default_servers() -> str | None:
 
 
 def add_client_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--bootstrap-server`, `--command-config`, `--client` and `--log-level`, as argument `bootstrap`."""
+    """Add `--bootstrap-server`, `--command-config`, `--client` and `--log-level`, as one argument `bootstrap`."""
 
     @functools.wraps(command)
     def call_with_bootstrap(
@@ -122,12 +122,12 @@ def add_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_server_option(help: str) -> Callable[[Command], Command]:
-    """`--bootstrap-server`, as argument `servers`."""
+    """Return a decorator that adds `--bootstrap-server`, as argument `servers`."""
     return click.option("--bootstrap-server", "servers", metavar="HOST[:PORT]", type=parse_servers, help=help)
 
 
 def add_timeout_option(command: Command) -> Command:
-    """`--timeout`, as argument `connect_timeout_s`."""
+    """Add `--timeout`, as argument `connect_timeout_s`."""
     return click.option(
         "--timeout",
         "connect_timeout_s",
@@ -138,7 +138,7 @@ def add_timeout_option(command: Command) -> Command:
 
 
 def add_log_level_option(command: Command) -> Command:
-    """`--log-level`, as argument `log_level`."""
+    """Add `--log-level`, as argument `log_level`."""
     return click.option(
         "--log-level",
         type=click.Choice(LEVELS),
@@ -151,7 +151,7 @@ def add_log_level_option(command: Command) -> Command:
 def make_bootstrap(
     servers: str | None, client: tuple[tuple[str, str], ...], timeout_s: float | None, log_level: str
 ) -> Bootstrap:
-    """Return what the options name: servers of the option, else of the settings, the environment, or the default."""
+    """Return servers and settings of the options; the servers else of the settings, the environment, or the default."""
     settings = dict(client)
     of_settings = settings.pop("bootstrap.servers", None)
     chosen = servers or (parse_servers(of_settings) if of_settings else get_default_servers()) or DEFAULT_SERVER
@@ -159,7 +159,7 @@ def make_bootstrap(
 
 
 def add_client_setting_options(command: Command) -> Callable[..., Any]:
-    """`--command-config` and `--client`, as argument `client`: pairs of a name and a value; later ones override."""
+    """Add `--command-config` and `--client`, as argument `client`: pairs of name and value; later ones override."""
 
     @functools.wraps(command)
     def call_with_client_settings(
@@ -179,7 +179,7 @@ def add_client_setting_options(command: Command) -> Callable[..., Any]:
 
 
 def merge_client_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return the settings of files, then those of `--client`. Raises click.UsageError."""
+    """Return the settings of files, then those of `--client`, which override them. Raises click.UsageError."""
     return (*(pair for file in files for pair in _read_properties_file(file)), *client)
 
 
@@ -203,7 +203,7 @@ def make_client(bootstrap: Bootstrap) -> Client:
 
 
 def make_network(is_traced: bool) -> BlockingNetwork | None:
-    """Return sockets that show each request on stderr, or None for plain ones."""
+    """Return a network that prints each request to stderr, or None for the client's default one."""
     if not is_traced:
         return None
     from minibroker.cli.log_format import format_debug_line
@@ -256,6 +256,7 @@ def make_unreachable_error(bootstrap: Bootstrap, message: str) -> click.ClickExc
 
 
 def _require_open_port(bootstrap: Bootstrap) -> None:
+    """Raise click.ClickException unless a bootstrap server accepts a TCP connection."""
     from minibroker.client.blocking import connect_socket
     from minibroker.client.connection_settings import parse_addresses
 

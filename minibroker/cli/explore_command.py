@@ -41,6 +41,7 @@ def explore(path: Path, port: int) -> None:
 
 
 async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
+    """Serve until a stop signal. An archive of the lab is unpacked into the directory `unpacked`."""
     from minibroker.addresses import LOOPBACK, HostPort
     from minibroker.broker.process import make_event_of_stop_signals
     from minibroker.testing.control.control_server import serve_application

@@ -50,7 +50,7 @@ class MainGroup(OneLineGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is to run. From now on there may be garbage; what is imported never becomes any."""
+        """Find the command to run. Then turn on garbage collection, except for the modules imported until now."""
         found = super().resolve_command(ctx, args)
         if not gc.isenabled():
             gc.freeze()

@@ -127,6 +127,7 @@ def _list_matching_topics(client: Client, pattern: str) -> list[Any]:
 
 
 def _find_topic(client: Client, name: str) -> Any:
+    """Return a topic as Metadata describes it. Raises click.ClickException, `ClientError`."""
     from minibroker.protocol.errors import ErrorCode
 
     if name == METADATA_TOPIC:
@@ -173,6 +174,7 @@ def find_offsets_at(
 
 
 def _choose_place_of_partition(index: int, places: Sequence[PartitionPlace], default: str) -> PartitionPlace:
+    """Return the last place named for this partition, else for all partitions, else the kind `default`."""
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
     return [PartitionPlace(default), *of_all, *of_this][-1]

@@ -50,7 +50,7 @@ def parse_plain_options(arguments: Sequence[str], environment: Mapping[str, str]
             return None
         if name in MANY:
             options[MANY[name]] += (value,)
-        elif name not in ONE or not _set_option(options, name, value):
+        elif name not in ONE or not _try_set_option(options, name, value):
             return None
     if options["control_token"] is None:
         options["control_token"] = environment.get(variables.TOKEN) or None
@@ -59,8 +59,8 @@ def parse_plain_options(arguments: Sequence[str], environment: Mapping[str, str]
     return options
 
 
-def _set_option(options: dict[str, Any], name: str, text: str) -> bool:
-    """Set an option with a value, and return whether it may have it."""
+def _try_set_option(options: dict[str, Any], name: str, text: str) -> bool:
+    """Set an option if its value is valid. Return False to leave the command line to click."""
     known = ONE[name]
     if not isinstance(known, range):
         options[_get_argument_name(name)] = text

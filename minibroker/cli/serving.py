@@ -105,7 +105,7 @@ def serve(
 
 
 def _make_temporary_directory(is_wanted: bool, stack: ExitStack) -> Iterator[str]:
-    """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
+    """Create a directory if it is wanted, removed when `stack` ends, and yield its setting `log.dirs=...`."""
     if not is_wanted:
         return
     directory = make_temporary_directory("minibroker-data-")
@@ -168,6 +168,7 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
 
 
 def _run_test_kit(settings: Settings, nodes: int, announce: ListenerAnnouncement, **options: Any) -> int:
+    """Serve with the test kit until a signal, and return the exit status. Raises InvalidOptions."""
     from minibroker.testing.serving_until_signal import ServingOptions, serve_until_signal
 
     try:

@@ -155,7 +155,7 @@ class OneLineGroup(LazyGroup):
 
 
 def exit_with_error(error: BaseException) -> NoReturn:
-    """End the process with an error of a command. Raises one that none should have."""
+    """Print the message of a command's error, and end the process with its status. Raises an unexpected error again."""
     from minibroker.cli.serving import InvalidOptions
 
     if isinstance(error, InvalidOptions):
@@ -178,7 +178,7 @@ def exit_with_error(error: BaseException) -> NoReturn:
 
 
 def _exit_with_status(status: int, message: str | None = None) -> NoReturn:
-    """Say what is wrong, and exit. What is left of the output is dropped if it cannot be written."""
+    """Print the message, and exit. Output that cannot be written any more is dropped."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -212,7 +212,7 @@ def make_not_found_error(kind: str, name: str, known_names: Iterable[str]) -> cl
 
 
 def suggest_file_commands(path: str) -> str:
-    """Return what to use for a path, which a topic or a server cannot be, as part of a message."""
+    """Return advice on what reads a file, for the message that a path is no topic and no server."""
     return f"of files, 'minibroker dump {path}' shows the records, without a broker"
 
 
@@ -222,7 +222,7 @@ def describe_missing_partition(topic: str, index: int, count: int) -> str:
 
 
 def make_names_completer(kind_of_names: str) -> CompleteNames:
-    """Return what completes a parameter in a shell: a function of `completing`, which is imported only then."""
+    """Return a function that completes names in a shell by that of `completing`, which it imports when called."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         completing = import_module("minibroker.cli.completing")
@@ -266,7 +266,7 @@ def make_assignments_option(
 
 
 def make_json_option(help: str) -> Callable[[Command], Command]:
-    """`--json`, as argument `as_json`."""
+    """Return a decorator that adds `--json`, as argument `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 

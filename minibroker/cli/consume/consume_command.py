@@ -92,8 +92,8 @@ def _open_logs(
             bootstrap.servers,
             name,
             partitions=indexes or partitions,
-            start=_choose_only_place(start, "earliest"),
-            end=_choose_only_place(end, "latest"),
+            start=_get_only_offset_or_time(start, "earliest"),
+            end=_get_only_offset_or_time(end, "latest"),
             isolation="read_committed" if committed else "read_uncommitted",
             client=dict(bootstrap.settings),
         )
@@ -101,8 +101,8 @@ def _open_logs(
     ]
 
 
-def _choose_only_place(places: Sequence[PartitionPlace], option: str) -> Place:
-    """Return an edge for all partitions; `option` is that of the log itself. Raises click.UsageError for others."""
+def _get_only_offset_or_time(places: Sequence[PartitionPlace], option: str) -> Place:
+    """Return the offset or time for all partitions, None for `option`, the default. Raises click.UsageError."""
     where = places[0] if places else PartitionPlace(option)
     if len(places) > 1 or where.partition is not None or where.kind not in (option, "offset", "time"):
         raise click.UsageError("with --out, --from and --to are one offset or time each")
@@ -113,7 +113,7 @@ def _choose_only_place(places: Sequence[PartitionPlace], option: str) -> Place:
 
 @contextmanager
 def _replace_file_when_complete(path: str) -> Iterator[Path]:
-    """Yield a file beside another one, whose name it takes when it is whole. An error removes it."""
+    """Yield the path of a temporary file, which takes the place of `path` at the end; an error removes it."""
     unfinished = Path(path).with_name(f".{Path(path).name}.unfinished")
     try:
         yield unfinished
@@ -123,7 +123,7 @@ def _replace_file_when_complete(path: str) -> Iterator[Path]:
 
 
 def _write_table_file(unfinished: str, path: str, logs: Sequence[Log]) -> int:
-    """Write the rows, as they come."""
+    """Write the records as Parquet or Arrow, by the suffix of `path`. Return how many."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -343,13 +343,13 @@ class ConsumeEnding:
         return self._left == 0
 
     def is_reached(self) -> bool:
-        """Return whether to end."""
+        """Return whether to end now."""
         if self._left == 0 or (not self._follow and self._source.is_at_end):
             return True
         return self._timeout_s is not None and time.monotonic() - self._last_s >= self._timeout_s
 
     def choose_wait_ms(self) -> int:
-        """Return how long a fetch may wait for records: the end of a partition is found by an empty one."""
+        """Return how long a fetch may wait for records: 0 without --follow, as an empty fetch then shows the end."""
         if not self._follow:
             return 0
         left_s = FOLLOW_MS / 1000 if self._timeout_s is None else self._last_s + self._timeout_s - time.monotonic()

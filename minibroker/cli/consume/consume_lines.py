@@ -60,8 +60,8 @@ def _format_timestamp(record: FetchedRecord) -> bytes:
     return b"%d" % record.record.timestamp
 
 
-def _format_instant(record: FetchedRecord) -> bytes:
-    """Return the timestamp as a date, nothing for none."""
+def _format_timestamp_as_date(record: FetchedRecord) -> bytes:
+    """Return the timestamp as a date, or nothing if the record has none."""
     return format_instant(record.record.timestamp).encode() if record.record.timestamp >= 0 else b""
 
 
@@ -74,6 +74,7 @@ def _format_value_size(record: FetchedRecord) -> bytes:
 
 
 def _format_binary_value_size(record: FetchedRecord) -> bytes:
+    """Return the size of the value as 4 bytes, as the format's `%R` has it."""
     return _SIZE.pack(_measure_bytes(record.record.value))
 
 
@@ -81,16 +82,16 @@ def _measure_bytes(data: bytes | None) -> int:
     return NO_SIZE if data is None else len(data)
 
 
-def _make_key_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
+def _make_key_formatter(show_bytes: ShowBytes, null: bytes) -> FormatPart:
     return lambda found: null if found.record.key is None else show_bytes(found.record.key)
 
 
-def _make_value_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
+def _make_value_formatter(show_bytes: ShowBytes, null: bytes) -> FormatPart:
     return lambda found: null if found.record.value is None else show_bytes(found.record.value)
 
 
-def _make_headers_part(show_bytes: ShowBytes, null: bytes) -> FormatPart:
-    """Return a part that prints name=value,name=value."""
+def _make_headers_formatter(show_bytes: ShowBytes, null: bytes) -> FormatPart:
+    """Return a formatter of the headers as name=value,name=value."""
     null_header = null or _NULL_HEADER
 
     def format_headers(record: FetchedRecord) -> bytes:
@@ -106,12 +107,12 @@ _PARTS: Final[Mapping[str, FormatPart]] = {
     "p": _format_partition,
     "o": _format_offset,
     "T": _format_timestamp,
-    "d": _format_instant,
+    "d": _format_timestamp_as_date,
     "K": _format_key_size,
     "S": _format_value_size,
     "R": _format_binary_value_size,
 }
-_PARTS_OF_BYTES: Final = {"k": _make_key_part, "s": _make_value_part, "h": _make_headers_part}
+_PARTS_OF_BYTES: Final = {"k": _make_key_formatter, "s": _make_value_formatter, "h": _make_headers_formatter}
 
 
 # --- formatters -------------------------------------------------------------------------------------------
@@ -127,46 +128,47 @@ def parse_format(text: str) -> str:
 
 
 def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> FormatRecord:
-    """Return the formatter of a valid format. Bytes stay as they are, but are made safe for a terminal."""
+    """Return the formatter of a format that `parse_format` accepts; for a terminal, it escapes control characters."""
     shown = _escape_control_characters if is_terminal else bytes
     parts: list[FormatPart] = []
     position = 0
     for token in _TOKEN.finditer(text):
-        parts.append(_make_constant_part(text[position : token.start()]))
+        parts.append(_make_constant_formatter(text[position : token.start()]))
         position = token.end()
         name = token[1]
         if name == "%":
             parts.append(lambda found: b"%")
         else:
             parts.append(_PARTS[name] if name in _PARTS else _PARTS_OF_BYTES[name](shown, null))
-    return _join_parts([*parts, _make_constant_part(text[position:])])
+    return _join_formatters([*parts, _make_constant_formatter(text[position:])])
 
 
-def _make_constant_part(text: str) -> FormatPart:
+def _make_constant_formatter(text: str) -> FormatPart:
     data = _ESCAPE.sub(_unescape_match, os.fsencode(text))
     return lambda found: data
 
 
 def _unescape_match(match: re.Match[bytes]) -> bytes:
+    """Return the byte that an escape such as `\\n` or `\\x0a` stands for."""
     hexadecimal, other = match.groups()
     return _ESCAPED.get(other, other) if hexadecimal is None else bytes([int(hexadecimal, 16)])
 
 
 def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: bool, headers: bool) -> FormatRecord:
     """Return the formatter of a line with the value, and before it what is asked for, separated by tabs."""
-    tab = _make_constant_part("\\t")
+    tab = _make_constant_formatter("\\t")
     parts: list[FormatPart] = []
     if timestamps:
-        parts += [_format_instant, tab]
+        parts += [_format_timestamp_as_date, tab]
     if headers:
-        parts += [_make_headers_part(_escape_control_characters, null), tab]
+        parts += [_make_headers_formatter(_escape_control_characters, null), tab]
     if key_separator is not None:
         separator = os.fsencode(key_separator)
-        parts += [_make_key_part(_escape_control_characters, null), lambda found: separator]
-    return _join_parts([*parts, _make_value_part(_escape_control_characters, null), lambda found: b"\n"])
+        parts += [_make_key_formatter(_escape_control_characters, null), lambda found: separator]
+    return _join_formatters([*parts, _make_value_formatter(_escape_control_characters, null), lambda found: b"\n"])
 
 
-def _join_parts(parts: Iterable[FormatPart]) -> FormatRecord:
+def _join_formatters(parts: Iterable[FormatPart]) -> FormatRecord:
     all_parts = tuple(parts)
     return lambda found: b"".join([part(found) for part in all_parts])
 

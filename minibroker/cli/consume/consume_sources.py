@@ -42,7 +42,7 @@ class RecordSource(Protocol):
         """Take note that all records of a `poll` are printed, or those of it up to `record`."""
 
     def close(self) -> None:
-        """End, after the last record that was printed."""
+        """Commit up to the last record that was printed, if there is a group, and stop reading."""
 
 
 class PartitionsSource:

@@ -233,6 +233,7 @@ def _check_spoken_protocol(step: DoctorStep, probe: PortProbe) -> Generator[Doct
 
 
 def _describe_expected_protocol(wants_tls: bool) -> tuple[str, str | None]:
+    """Return the text of the finding that a server speaks TLS, and advice if the settings are without."""
     if wants_tls:
         return "the server speaks TLS", None
     return "the server speaks TLS, but security.protocol is one without", (
@@ -321,6 +322,7 @@ def _connect_and_log_in(step: DoctorStep, settings: ClientSettings) -> SocketLin
 
 
 def _send_request(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
+    """Send a request, and return the response."""
     correlation_id, data = link.connection.encode_request(
         request, link.connection.choose_version(type(request), lowest)
     )
@@ -390,6 +392,7 @@ def _check_advertised_addresses(step: DoctorStep, metadata: Any) -> Generator[Do
 
 
 def _check_advertised_address(step: DoctorStep, node: Any, cluster: str) -> Generator[DoctorFinding, None, bool]:
+    """Examine the address that one node advertises. Return whether clients can use it."""
     advertised = Address(node.host, node.port)
     if advertised == step.address:
         yield DoctorFinding("ok", f"node {node.node_id} advertises {advertised}, the address that was asked")

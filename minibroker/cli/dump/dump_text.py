@@ -56,7 +56,7 @@ def make_item_line(item: InspectedItem, decoded_record: DecodedKeyAndValue | Non
 
 
 def get_kind_name(item: InspectedItem) -> str:
-    """Return the name of an item's kind in the summary."""
+    """Return what the summary calls an item: `record`, `batch`, `damage`, `note`, `line` or `entry`."""
     if isinstance(item, FoundRecord):
         return "record"
     if isinstance(item, FoundBatch):
@@ -67,7 +67,7 @@ def get_kind_name(item: InspectedItem) -> str:
 
 
 def make_summary_line(counts: Mapping[str, int]) -> str:
-    """Return the line with the number of items of each kind in a file; `counts` is by `noun`."""
+    """Return the line with the number of items of each kind in a file; `counts` has them by `get_kind_name`."""
     plurals = {"batch": "batches", "entry": "entries"}
     found = [
         f"{count} {name if count == 1 else plurals.get(name, name + 's')}"

@@ -37,6 +37,7 @@ def list_differences(first_parts: list[ExplainedPart], second_parts: list[Explai
 
 
 def _map_paths_to_texts(parts: list[ExplainedPart], is_single: bool) -> dict[str, str]:
+    """Return the text of each part by its path, such as `topics[0].name`; numbered messages if there are several."""
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
         found.update(_iterate_paths_and_texts(part, part.name if is_single else f"{part.name} {index + 1}"))
@@ -44,6 +45,7 @@ def _map_paths_to_texts(parts: list[ExplainedPart], is_single: bool) -> dict[str
 
 
 def _iterate_paths_and_texts(part: ExplainedPart, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of a part, and then of each part in it."""
     said = " ".join(each for each in (part.type, format_part_value(part), part.meaning, part.problem) if each)
     yield path, said
     for each in part.parts:

@@ -148,7 +148,7 @@ def _explain_message(data: bytes, kind: str, meaning: InputMeaning) -> Explanati
 
 
 def _get_fragment_name(kind: str) -> str:
-    """Return the fragment of a name in any case. Raises click.UsageError."""
+    """Return a fragment's name as `FRAGMENTS` has it, from one in any case. Raises click.UsageError."""
     from minibroker.protocol.explaining.fragments import FRAGMENTS
 
     known = {each.lower(): each for each in FRAGMENTS}

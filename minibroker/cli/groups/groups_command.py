@@ -158,7 +158,7 @@ def _print_group(group: DescribedGroup, coordinator: str, offsets: GroupOffsets)
 
 
 def _format_assignment(partitions: dict[str, list[int]]) -> str:
-    """Like `orders:0,1 payments:3`."""
+    """Return partitions as text, like `orders:0,1 payments:3`."""
     return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in partitions.items())
 
 

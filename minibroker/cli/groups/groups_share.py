@@ -74,6 +74,7 @@ def list_start_offsets(client: Client, group: str) -> dict[TopicPartition, Start
 
 
 def _convert_unknown_to_none(number: int) -> int | None:
+    """Return None for a negative number, which stands for an unknown one in responses."""
     return None if number < 0 else number
 
 

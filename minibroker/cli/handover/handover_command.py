@@ -10,10 +10,10 @@ import click
 
 from minibroker.cli.administration import DEFAULT_CONFIG, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.handover.handover_shell import write_script
+from minibroker.cli.handover.handover_shell import make_shell_script
 from minibroker.cli.handover.handover_state import HandoverState, collect_state
-from minibroker.cli.handover.handover_strimzi import write_resources
-from minibroker.cli.handover.handover_terraform import write_configuration
+from minibroker.cli.handover.handover_strimzi import make_strimzi_resources
+from minibroker.cli.handover.handover_terraform import make_terraform_configuration
 from minibroker.cli.shared import make_json_option, print_table
 from minibroker.protocol.legible import format_first_names
 from minibroker.quantities import format_count
@@ -40,7 +40,7 @@ class SettingDifference(NamedTuple):
 
 
 def list_settings_unlike_kafka(state: HandoverState) -> list[SettingDifference]:
-    """Return the settings that are not as in production, where that is known, or else not Kafka's defaults."""
+    """Return the broker settings that differ from `IN_PRODUCTION`, or else from Kafka's defaults."""
     return list(_iterate_settings_unlike_kafka(state))
 
 
@@ -64,7 +64,7 @@ def _iterate_settings_unlike_kafka(state: HandoverState) -> Iterator[SettingDiff
 
 
 def print_report(state: HandoverState) -> None:
-    """Print the report."""
+    """Print what a cluster has, which settings differ from Kafka's, and what is left out."""
     counts = {
         "topic": len(state.topics),
         "user": len({row.user for row in state.users}),
@@ -124,18 +124,18 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         with connect_client(bootstrap) as client:
             state = collect_state(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import keep_settings_of_directory_only, serve_directory_copy
+        from minibroker.cli.handover.handover_directory import drop_settings_of_serving_process, serve_directory_copy
 
         with serve_directory_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
-            state = keep_settings_of_directory_only(collect_state(client, path))
+            state = drop_settings_of_serving_process(collect_state(client, path))
     if as_json:
         click.echo(json.dumps(_make_handover_document(state)))
     elif form == "sh":
-        click.echo(write_script(state), nl=False)
+        click.echo(make_shell_script(state), nl=False)
     elif form == "strimzi":
-        click.echo(write_resources(state, cluster), nl=False)
+        click.echo(make_strimzi_resources(state, cluster), nl=False)
     elif form == "terraform":
-        click.echo(write_configuration(state), nl=False)
+        click.echo(make_terraform_configuration(state), nl=False)
     else:
         print_report(state)
 

@@ -26,7 +26,7 @@ COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
 
 @contextmanager
 def serve_directory_copy(path: str) -> Iterator[str]:
-    """Serve a copy in a temporary directory; the address. Raises click.ClickException."""
+    """Serve a copy of a data directory by a broker in this process; yield HOST:PORT. Raises click.ClickException."""
     from minibroker.broker.configs.properties import parse_java_properties
     from minibroker.broker.lifecycle import StartError
     from minibroker.testing import Broker
@@ -50,8 +50,8 @@ def serve_directory_copy(path: str) -> Iterator[str]:
             raise click.ClickException(f"{path}: {error}") from None
 
 
-def keep_settings_of_directory_only(state: HandoverState) -> HandoverState:
-    """Return what is known of the directory itself: the settings of this process are no one's.
+def drop_settings_of_serving_process(state: HandoverState) -> HandoverState:
+    """Return the state without the settings of the broker of this process, which only serves the copy.
 
     Those that were set at run time are in the metadata; others count as Kafka's defaults.
     """

@@ -94,8 +94,8 @@ ENTITIES: Final = (("user", "user"), ("client_id", "client"), ("ip", "ip"))
 AddLeftOutNote = Callable[[str], None]
 
 
-def write_script(state: HandoverState) -> str:
-    """Return the script."""
+def make_shell_script(state: HandoverState) -> str:
+    """Return a shell script that creates all that `state` has in another cluster, by Kafka's tools."""
     left_out_notes: list[str] = list(state.left_out)
     bodies = {
         "topics": [line for topic in state.topics for line in _write_topic_commands(topic)],
@@ -117,13 +117,13 @@ def _indent_lines(lines: Iterable[str]) -> str:
 
 
 def _write_tool_call(script: str, *options: str, **values: str) -> str:
-    """Return a call of a tool, with options that are safe as they are, and values of any text."""
+    """Return the call of a tool; `options` stay as they are, `values` are quoted."""
     named = [f"--{name.replace('_', '-')}={quote(value)}" for name, value in values.items()]
     return " ".join(["tool", script, *options, *named])
 
 
 def _write_lines(texts: Iterable[str]) -> str:
-    """Return what writes lines to the file."""
+    """Return the command that writes these lines to the file `$file`."""
     return " \\\n        ".join(["lines", *map(quote, texts)])
 
 
@@ -139,6 +139,7 @@ def _write_topic_commands(topic: HandoverTopic) -> Iterator[str]:
 
 
 def _write_configs(configs: DynamicConfigs, add_left_out_note: AddLeftOutNote) -> Iterator[str]:
+    """Yield the commands that set the configs of a resource; note one whose name no tool takes as left out."""
     if not configs.name:
         yield from _write_add_config("--broker-defaults", None, configs.configs)
     elif _can_be_argument(configs.name):
@@ -148,6 +149,7 @@ def _write_configs(configs: DynamicConfigs, add_left_out_note: AddLeftOutNote) -
 
 
 def _write_add_config(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
+    """Yield the commands that set configs of one entity, or of the default one (None), by a file."""
     yield _write_lines(f"{key}={_escape_property(value)}" for key, value in configs.items())
     entity = option if name is None else f"{option}={quote(name)}"
     yield f'tool kafka-configs --alter {entity} --add-config-file="$file"'
@@ -171,6 +173,7 @@ def _can_be_argument(name: str) -> bool:
 
 
 def _write_users(users: Iterable[ListedUser], add_left_out_note: AddLeftOutNote) -> Iterator[str]:
+    """Yield a command for each SCRAM user; note those whose names no tool takes as left out."""
     for name, rows in groupby(users, key=lambda row: row.user):
         mechanisms = " ".join(f"{row.mechanism} {row.iterations}" for row in rows)
         if _can_be_argument(name):
@@ -226,6 +229,7 @@ def _write_quotas(quotas: Iterable[ListedQuota], add_left_out_note: AddLeftOutNo
 def _write_offsets(
     offsets: Mapping[str, Mapping[tuple[str, int], int]], add_left_out_note: AddLeftOutNote
 ) -> Iterator[str]:
+    """Yield the commands that set the offsets of each group; note groups whose names no tool takes as left out."""
     for group, positions in offsets.items():
         if _can_be_argument(group):
             yield _write_lines(f"{topic},{partition},{offset}" for (topic, partition), offset in positions.items())

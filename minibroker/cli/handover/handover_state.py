@@ -46,7 +46,7 @@ class DynamicConfigs(NamedTuple):
 
     @property
     def resource_description(self) -> str:
-        """Return whose they are, for a sentence."""
+        """Return whose configs these are, for a sentence, like "the group 'orders'"."""
         return f"the {self.kind} {self.name!r}" if self.name else "all brokers"
 
 
@@ -65,7 +65,7 @@ class HandoverState(NamedTuple):
 
 
 def collect_state(client: Client, source: str) -> HandoverState:
-    """Ask for everything. Raises `ClientError`."""
+    """Ask a cluster for all that another one needs to take over. Raises `ClientError`."""
     left_out_notes: list[str] = []
     known = get_all_topics(client)
     topics = list(_iterate_topics(client, known, left_out_notes))
@@ -116,7 +116,7 @@ def _iterate_topics(
 
 
 def _iterate_dynamic_configs(client: Client, left_out_notes: list[str]) -> Iterator[DynamicConfigs]:
-    for kind, names in ((BROKER_RESOURCE, [""]), *_list_named_resources(client).items()):
+    for kind, names in ((BROKER_RESOURCE, [""]), *_list_resources_with_configs(client).items()):
         for name, entries in _iterate_configs(client, kind, names):
             found = DynamicConfigs(KINDS[kind], name, {})
             found.configs.update(_select_changed_configs(kind, found.resource_description, entries, left_out_notes))
@@ -124,8 +124,8 @@ def _iterate_dynamic_configs(client: Client, left_out_notes: list[str]) -> Itera
                 yield found
 
 
-def _list_named_resources(client: Client) -> dict[int, list[str]]:
-    """Return the groups and the subscriptions of client metrics that have configs; Kafka tells since 4.1."""
+def _list_resources_with_configs(client: Client) -> dict[int, list[str]]:
+    """Return by resource type the names of groups and client metrics with configs; none from Kafka before 4.1."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import ListConfigResourcesRequest
 

@@ -42,8 +42,8 @@ COMMON_NAME: Final = "CN="  # the principal of a certificate, as Strimzi makes a
 ResourceFields = dict[str, Any]
 
 
-def write_resources(state: HandoverState, cluster: str) -> str:
-    """Return the documents for the Kafka resource `cluster`."""
+def make_strimzi_resources(state: HandoverState, cluster: str) -> str:
+    """Return Strimzi's resources in YAML, for the Kafka resource `cluster`."""
     left_out_notes = [*state.left_out, *(f"the configs of {each.resource_description}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
     documents = [_make_topic_resource(topic, cluster) for topic in state.topics]
@@ -98,6 +98,7 @@ def _iterate_users(state: HandoverState, cluster: str, left_out_notes: list[str]
 
 
 def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[str, list[ResourceFields]]:
+    """Return the ACLs of each user as fields of a KafkaUser; note others as left out."""
     acls_by_user: dict[str, list[ResourceFields]] = {}
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         operations = [convert_to_pascal_case(row.operation) for row in rows]
@@ -115,6 +116,7 @@ def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[st
 
 
 def _group_quotas(quotas: Iterable[ListedQuota], left_out_notes: list[str]) -> dict[str, dict[str, float]]:
+    """Return the quotas of each user as fields of a KafkaUser; note others as left out."""
     found: dict[str, dict[str, float]] = {}
     for quota in quotas:
         if quota.user in (None, DEFAULT) or quota.client_id is not None or quota.quota not in QUOTAS:

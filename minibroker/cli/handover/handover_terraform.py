@@ -59,8 +59,8 @@ QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"
 ENTITIES: Final = ("user", "client-id", "ip")
 
 
-def write_configuration(state: HandoverState) -> str:
-    """Return the configuration."""
+def make_terraform_configuration(state: HandoverState) -> str:
+    """Return a Terraform configuration that creates all that `state` has in another cluster."""
     left_out_notes = [*state.left_out, *(f"the configs of {each.resource_description}" for each in state.configs)]
     left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
     blocks = [_write_topic(topic) for topic in state.topics]
@@ -129,11 +129,13 @@ def _write_quotas(quotas: Iterable[ListedQuota]) -> Iterator[str]:
 
 
 def _make_entity_fields(prefix: str, kind: str, name: str) -> dict[str, str]:
+    """Return the fields that name a quota's entity: its type, and its name unless it is the default."""
     named = {} if name == DEFAULT else {f"{prefix}name": quote_text(name)}
     return {f"{prefix}type": quote_text(kind), **named}
 
 
 def _write_block(kind: str, own_label: str, fields: Mapping[str, str], nested_block: str = "") -> str:
+    """Return a resource block of Terraform, with these fields after the nested block."""
     return f'\nresource "{kind}" "{own_label}" {{\n{nested_block}{_write_fields(fields, "  ")}}}\n'
 
 
@@ -143,6 +145,7 @@ def _write_fields(fields: Mapping[str, str], indent: str) -> str:
 
 
 def _write_map(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a map of Terraform's with these keys, whose values are expressions already."""
     return "{\n" + "".join(f"    {quote_text(key)} = {value}\n" for key, value in pairs) + "  }"
 
 
@@ -156,7 +159,7 @@ def make_label(*names: str) -> str:
 
 
 def quote_text(value: str) -> str:
-    """Return a text as a quoted one of Terraform, in which `${` and `%{` begin what is computed."""
+    """Return a text as a Terraform string, in which `${` and `%{` are escaped."""
     quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escape_character(each)) for each in value)
     return '"' + quoted.replace("${", "$${").replace("%{", "%%{") + '"'
 

@@ -116,6 +116,7 @@ def _choose_node_for_request(client: Client, kind: str, name: str) -> int | None
 
 
 def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> None:
+    """Print the configs of a topic or broker, as Kafka's tool does."""
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
     click.echo(f"{adjective} configs for {_format_entity_name(kind, name)} are:")
     for config in get_configs(client, RESOURCES[kind], name, _choose_node_for_request(client, kind, name)):

@@ -87,6 +87,7 @@ def kafka_console_consumer(
 
 
 def _find_timestamp_type(client: Client, topic: str) -> bytes:
+    """Return `CreateTime` or `LogAppendTime`, whichever the topic's records have."""
     configs = {each.name: each.value for each in get_topic_configs(client, topic)}
     return str(configs["message.timestamp.type"]).encode()
 

@@ -84,6 +84,7 @@ def _list_group_names(bootstrap: Bootstrap) -> list[str]:
 
 
 def _describe_group(bootstrap: Bootstrap, name: str, shows_members: bool) -> None:
+    """Print a group's offsets or members, as Kafka's tool does."""
     described = json.loads(run_command(describe_command, ["--json", "--", name], bootstrap))
     by_id = {each["member"]: each for each in described["members"]}
     if not by_id:

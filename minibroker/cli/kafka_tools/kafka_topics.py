@@ -99,6 +99,7 @@ def _add_partitions_to_topics(bootstrap: Bootstrap, names: list[str], partitions
 
 
 def _describe_topic(client: Client, topic: Any) -> None:
+    """Print a topic and its partitions, as Kafka's tool does."""
     configs = [each for each in get_topic_configs(client, topic.name) if each.config_source != DEFAULT_CONFIG]
     replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
     told = {

@@ -18,7 +18,7 @@ _ASSIGNED: Final = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)
 
 
 def make_server_options(*other_flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--bootstrap-server`, `--command-config` and `--command-property`, with other names, as argument `bootstrap`.
+    """Return what adds `--bootstrap-server`, `--command-config` and `--command-property`, as argument `bootstrap`.
 
     Other names that end with `config` are of files, and those that end with `property` of settings; the rest are of
     servers.
@@ -44,7 +44,7 @@ def make_server_options(*other_flags: str) -> Callable[[Callable[..., Any]], Cal
 
 
 def make_properties_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options NAME=VALUE that can be repeated, as a tuple of pairs in the argument `properties`."""
+    """Return what adds options NAME=VALUE that can be repeated, as a tuple of pairs in the argument `properties`."""
     return click.option(*names, "properties", metavar="NAME=VALUE", type=parse_assignment, multiple=True)
 
 

@@ -141,7 +141,7 @@ def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> An
 
 
 def _archive_once_or_repeatedly(log_archive: LogArchive, pause_s: float | None) -> tuple[WrittenTotals, bool]:
-    """Run once, or again and again. Return what was written, and whether that is all."""
+    """Run once, or with a pause until Ctrl-C. Return what was written, and False if Ctrl-C ended it."""
     from minibroker.pipeline.archiving.archive_tables import WrittenTotals
 
     written = WrittenTotals()

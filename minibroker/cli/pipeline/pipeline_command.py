@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import explain_error
+from minibroker.cli.pipeline.pipeline_shared import make_error_to_raise
 from minibroker.cli.shared import OneLineGroup
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
@@ -27,7 +27,7 @@ class JobGroup(OneLineGroup):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            raise explain_error(error) from error
+            raise make_error_to_raise(error) from error
 
 
 @click.group(

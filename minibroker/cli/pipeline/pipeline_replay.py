@@ -101,7 +101,7 @@ def replay(
         raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map)
-    part = replay_job.ReplayRange(parse_start_or_end(start), parse_start_or_end(end))
+    part = replay_job.ReplayRange(convert_to_offset_or_time(start), convert_to_offset_or_time(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or replay_job.make_replay_id(whole, targets, repartition, part)
     task = replay_job.ReplayTask(settings, name, targets, repartition)
@@ -126,8 +126,8 @@ def replay(
         print_table(HEAD, rows)
 
 
-def parse_start_or_end(place: PartitionPlace | None) -> int | datetime | None:
-    """Return an edge of what is replayed. Raises click.UsageError for what an archive does not know."""
+def convert_to_offset_or_time(place: PartitionPlace | None) -> int | datetime | None:
+    """Return an offset, a time, or None for no limit. Raises click.UsageError for any other place."""
     if place is None:
         return None
     if place.partition is not None or place.kind not in ("offset", "time"):
@@ -147,7 +147,7 @@ def _choose_topics(archived: list[ArchivedPartition], topics: tuple[str, ...]) -
 
 
 def _map_targets(archived: list[ArchivedPartition], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the named targets. Only replayed topics may have one, to catch misspelt names."""
+    """Return the target of each archived topic that has a named one. Raises click.ClickException for others."""
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:
         if topic not in found:
@@ -158,7 +158,7 @@ def _map_targets(archived: list[ArchivedPartition], topic_map: tuple[tuple[str, 
 
 
 def _make_partition_row(task: ReplayTask, archived: ArchivedPartition, written: int, is_whole: bool) -> tuple[Any, ...]:
-    """Return a row of the report. Of a part, nobody has counted what was there already."""
+    """Return a row of the report. The records that were there before are unknown unless all are replayed."""
     topic, partition = archived.partition
     already = archived.records - written if is_whole else None
     return topic, partition, task.get_target(topic), archived.records, written, already

@@ -91,7 +91,7 @@ class LogToRead:
 
 
 def add_source_options(command: Command) -> Callable[..., Any]:
-    """`--path` or `--bootstrap-server`, `--topic`, and the options of a client, as one argument `source`."""
+    """Add `--path`, `--bootstrap-server`, `--topic` and a client's options, as one argument `source`."""
 
     @wraps(command)
     def call_with_source(
@@ -126,7 +126,7 @@ def add_source_options(command: Command) -> Callable[..., Any]:
 
 
 def add_engine_option(command: Command) -> Command:
-    """`--engine`, as argument `engine`, for `runs_locally`."""
+    """Add `--engine`, as argument `engine`, for `runs_locally`."""
     return click.option(
         "--engine",
         type=click.Choice(ENGINES),
@@ -137,7 +137,7 @@ def add_engine_option(command: Command) -> Command:
 
 
 def runs_locally(engine: EngineName, *, size_bytes: int | None = None, records: int | None = None) -> bool:
-    """Return whether a log of this size, or so many records of a broker, is read by this process. Say so on stderr."""
+    """Return whether this process reads a log of this size, or so many records, and not Spark. Say so on stderr."""
     if engine != "auto":
         return engine == "local"
     if _is_option_given("master") or _is_option_given("conf"):
@@ -152,12 +152,13 @@ def runs_locally(engine: EngineName, *, size_bytes: int | None = None, records: 
 
 
 def _is_option_given(parameter: str) -> bool:
+    """Return whether a parameter of the running command was given, and is not its default."""
     source = click.get_current_context().get_parameter_source(parameter)
     return source is not None and source.name != "DEFAULT"
 
 
 def reads_locally(source: LogToRead, options: ReadOptions, engine: EngineName) -> bool:
-    """Return whether this process reads these topics. Nothing of Spark has started yet.
+    """Return whether this process, and not Spark, is to read the selected topics, by their size.
 
     Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
@@ -201,12 +202,12 @@ class DirectoryType(click.Path):
 
 
 def make_path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
-    """`--path`, an existing directory, as argument `path`; with `urls`, also that of another file system."""
+    """Return what adds `--path`, an existing directory, as argument `path`; with `urls`, also of other file systems."""
     return click.option("--path", metavar="DIR", type=DirectoryType(urls=urls), required=required, help=help)
 
 
 def add_spark_options(command: Command) -> Command:
-    """`--master` and `--conf`, as arguments `master` and `conf`, for `start_spark_session`."""
+    """Add `--master` and `--conf`, as arguments `master` and `conf`, for `start_spark_session`."""
     command = click.option(
         "--conf",
         metavar="NAME=VALUE",
@@ -252,8 +253,8 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
             spark.stop()
 
 
-def explain_error(error: Exception) -> Exception:
-    """Raise a job's error as one line with status 2, if the user can do something about it."""
+def make_error_to_raise(error: Exception) -> Exception:
+    """Return what to raise for a job's error: one line with status 2 if the user can mend it, else the same error."""
     missing_package = (error.name or "").split(".")[0] if isinstance(error, ImportError) else ""
     if missing_package in EXTRA:
         lacking = REMEDY if missing_package not in WITHOUT_SPARK else pipeline.REMEDY
@@ -275,7 +276,7 @@ def make_job_error(message: str) -> click.ClickException:
 
 
 def add_archive_options(help: str) -> Callable[[Command], Command]:
-    """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `locate_archive`."""
+    """Return what adds `--format` and `--catalog`, as arguments `table_format` and `catalog`, for `locate_archive`."""
     choice = click.Choice(FORMATS)
     catalog = make_assignments_option(
         "--catalog",

@@ -83,7 +83,7 @@ class TopicReport:
         self.gave_up = False
 
     def count_outcome(self, outcome: ProduceOutcome) -> None:
-        """Count a batch."""
+        """Count the records of a batch as written, or as failed."""
         partition, records, first, error, gave_up = outcome
         if error is not None:
             self.failed += records

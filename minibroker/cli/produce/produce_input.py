@@ -150,7 +150,7 @@ class DumpLines:
         self._is_control = False
 
     def parse_record(self, document: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the record of a line as `consume --json` prints it; None for a line with none for applications."""
+        """Return the record of a line as `consume --json` prints it; None for a control record, or for no record."""
         kind = document.get("type")
         if kind == "file":
             self._place = {name: document.get(name) for name in ("topic", "partition")}
@@ -221,7 +221,7 @@ def _make_record_of_json(document: dict[str, Any], place: str, common_fields: Co
 
 
 def _get_key_or_value(document: dict[str, Any], name: str) -> bytes | None:
-    """Return a text, or base64 under the other name. What is no text is written as JSON; null is null."""
+    """Return the bytes of a text, of base64 under the other name, or of another value as JSON; None for null."""
     encoded = document.get(f"{name}_base64")
     value = document.get(name)
     if encoded is None:

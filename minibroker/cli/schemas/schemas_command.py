@@ -43,6 +43,7 @@ def _parse_reference(text: str) -> ReferredSchema:
 
 
 def _add_schema_options(command: Any) -> Any:
+    """Add the arguments `subject` and `file`, and the options `--type` and `--reference`."""
     command = click.option("--reference", "references", metavar="NAME=SUBJECT:VERSION", type=_parse_reference,
                            multiple=True, help="What a name in it stands for; can be repeated.")(command)  # fmt: skip
     command = click.option("--type", "kind", type=click.Choice(KINDS, case_sensitive=False),

@@ -18,8 +18,8 @@ from minibroker.cli.pipeline.pipeline_shared import (
     LogToRead,
     add_source_options,
     check_master,
-    explain_error,
     find_reason_in_spark_error,
+    make_error_to_raise,
     start_spark_session,
 )
 from minibroker.pipeline import session as pipeline_session
@@ -131,21 +131,21 @@ def test_a_spark_error_is_shortened_to_its_cause(text: str, reason: str) -> None
 
 
 def test_a_file_system_error_names_the_file() -> None:
-    error = explain_error(FileNotFoundError(2, "No such file or directory", "/x"))
+    error = make_error_to_raise(FileNotFoundError(2, "No such file or directory", "/x"))
     assert isinstance(error, click.ClickException)
     assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
 
 
 def test_a_library_missing_on_executors_is_distinguished_from_one_missing_here() -> None:
     error = PySparkException("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n")
-    told = explain_error(error)
+    told = make_error_to_raise(error)
     assert isinstance(told, click.ClickException)
     assert told.message.startswith("Spark's executors have no pyarrow: ship an archive")
 
 
 def test_an_exception_that_is_no_spark_error_is_returned_unchanged() -> None:
     fault = ZeroDivisionError("division by zero")
-    assert explain_error(fault) is fault
+    assert make_error_to_raise(fault) is fault
 
 
 def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
@@ -221,4 +221,4 @@ def test_a_spark_session_uses_the_given_master_and_settings(monkeypatch: pytest.
 
 def test_a_closed_output_pipe_is_not_reported_as_a_failure() -> None:
     error = BrokenPipeError()
-    assert explain_error(error) is error
+    assert make_error_to_raise(error) is error
