@@ -20,7 +20,7 @@ TO_ANY: Final = (ApiKey.FIND_COORDINATOR,)
 
 
 def find_addressed_node(broker: Broker, frame: bytes, get_topic_name: GetTopicName) -> int | None:
-    """Return the node for a request with its size; None for any, and for bytes that are no request."""
+    """Return the id of the node that a request is for: a leader or coordinator. None for any node, or if unreadable."""
     if len(frame) < SIZE_BYTES + KEY_AND_VERSION.size:
         return None
     number, version = KEY_AND_VERSION.unpack_from(frame, SIZE_BYTES)
@@ -35,12 +35,14 @@ def find_addressed_node(broker: Broker, frame: bytes, get_topic_name: GetTopicNa
 
 
 def _find_coordinator(broker: Broker, subjects: NamedSubjects, *, prefers_group: bool) -> int | None:
+    """Return the id of the coordinator of the first group or transactional id, None if the request names none."""
     if subjects.groups and (prefers_group or not subjects.transactional_ids):
         return broker.coordinator(group=min(subjects.groups))
     return broker.coordinator(transactional_id=min(subjects.transactional_ids)) if subjects.transactional_ids else None
 
 
 def _find_leader(broker: Broker, subjects: NamedSubjects) -> int | None:
+    """Return the id of the leader of the first partition that exists, or None."""
     for topic, partitions in subjects.topics.items():
         for partition in partitions:
             with suppress(KafkaError):  # there is no such partition

@@ -16,7 +16,7 @@ LARGE_BYTES: Final = 8 << 10  # of both frames: what is smaller is read in a few
 DEPTH: Final = 3  # of the rows of a tree in an answer
 
 
-async def read_in_thread(exchange: Exchange, read_value: Callable[[], Result]) -> Result:
+async def read_in_thread_if_large(exchange: Exchange, read_value: Callable[[], Result]) -> Result:
     """Return what `read_value` finds in an exchange. If that is large, a thread reads it."""
     return read_value() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read_value)
 
@@ -27,7 +27,7 @@ async def make_answer_in_thread(make_value: Callable[[], Any]) -> Answer:
 
 
 def _encode_json(value: Any, depth: int) -> str:
-    """Return JSON, which `json` encodes in small parts: it keeps all other threads waiting meanwhile."""
+    """Return JSON. `json` encodes only small values of it at a time, as each call keeps all other threads waiting."""
     if depth and isinstance(value, dict):
         return (
             "{" + ",".join(f"{json.dumps(name)}:{_encode_json(each, depth - 1)}" for name, each in value.items()) + "}"

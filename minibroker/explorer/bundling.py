@@ -120,5 +120,6 @@ def _parse_imported_names(names: str) -> Iterator[tuple[str, str]]:
 
 
 def _skip_comments_and_spaces(text: str, position: int) -> int:
+    """Return the position of the next character that is neither space nor comment."""
     found = _BLANK.match(text, position)
     return position if found is None else found.end()

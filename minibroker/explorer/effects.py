@@ -35,6 +35,7 @@ def describe_effects(exchange: Exchange, get_topic_name: GetTopicName) -> list[E
 
 
 def _make_effect(text: str, view: str = "", *names: str) -> Effect:
+    """Return an effect; with a view, its link leads there, to what `names` name."""
     place = "/".join(["", view, *(quote(name, safe="") for name in names)])
     return {"text": make_legible(text), "place": place if view else ""}
 

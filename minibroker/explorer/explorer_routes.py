@@ -65,7 +65,7 @@ SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
 def make_page_routes() -> Routes:
-    """Return the paths of the page, at `/explorer/`."""
+    """Return the routes of the page and its files, at `/explorer/`."""
     routes = Routes(ROOT, is_guarded=False, is_raw=True)
     routes.add_route("GET", "", lambda _: make_redirection(f"{ROOT}/"), "page")
     routes.add_route("GET", "/", _serve_file, "page")
@@ -109,7 +109,7 @@ def _make_static_file(name: str, content: bytes) -> StaticFile:
 
 
 def make_explorer_routes(broker: Broker, closing_event: asyncio.Event) -> list[Route]:
-    """Return the paths of the explorer of a broker in the same event loop, whose journal is on.
+    """Return the routes of the explorer of a broker in the same event loop, whose journal is on.
 
     Streams end once `closing_event` is set.
     """
@@ -148,7 +148,7 @@ def make_explorer_routes(broker: Broker, closing_event: asyncio.Event) -> list[R
         *([] if schemas is None else [schemas]),
     ):
         routes += part
-    return [*make_page_routes(), *_limit_bodies(routes)]
+    return [*make_page_routes(), *_add_api_prefix_and_limit_bodies(routes)]
 
 
 def make_frames_app(host: WatchedServer, closing_event: asyncio.Event) -> Application:
@@ -184,7 +184,7 @@ def make_files_app(path: Path) -> Application:
 
 
 def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Application:
-    """Return an application for this machine alone, which has the paths of some views."""
+    """Return an application for this machine alone, with the page and the given routes of its views."""
     routes = Routes()
 
     @routes.get("/about")
@@ -194,11 +194,13 @@ def _make_app(views: Sequence[str], about: dict[str, Any], *parts: Routes) -> Ap
 
     for part in parts:
         routes += part
-    return Application([*make_page_routes(), *_limit_bodies(routes)], RequestGuard(), make_status_name_and_message)
+    return Application(
+        [*make_page_routes(), *_add_api_prefix_and_limit_bodies(routes)], RequestGuard(), make_status_name_and_message
+    )
 
 
-def _limit_bodies(routes: Routes) -> Routes:
-    """Return the paths of data, whose bodies are no longer than what a page sends."""
+def _add_api_prefix_and_limit_bodies(routes: Routes) -> Routes:
+    """Put routes below `/explorer/api`, and limit their request bodies to what a page sends. Return them."""
     for each in routes:
         each.most_bytes = PAGES_BYTES
     return routes.add_prefix(API)

@@ -64,7 +64,7 @@ FindRoot = Callable[[], Path]
 
 
 def make_damage_routes(root: FindRoot) -> Routes:
-    """Return the paths of damage. Threads read the files, as they may be large."""
+    """Return the routes that find damage. Threads read the files, as they may be large."""
     routes = Routes("/files")
     damaged = DamagedFiles()
 
@@ -124,7 +124,7 @@ class DamagedFiles:
 
 
 def make_file_routes(root: FindRoot, broker: Broker | None = None) -> Routes:
-    """Return the paths of the view. Threads read the files, as they may be large."""
+    """Return the routes of the files view. Threads read the files, as they may be large."""
     routes = Routes("/files")
 
     @routes.get("")
@@ -196,7 +196,7 @@ def _describe_file(path: Path, root: Path) -> dict[str, Any]:
 
 
 def find_file_below(root: Path, name: str) -> InspectedFile:
-    """Return a file below the root. Raises LookupError for any other, however its path is written."""
+    """Return a file below the root. Raises LookupError for a path that leads anywhere else."""
     base = root.parent if root.is_file() else root
     path = (base / name).resolve()
     found = identify_file(str(path)) if path.is_relative_to(base.resolve()) and path.is_file() else None
@@ -226,7 +226,7 @@ def show_file_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
 
 
 def _choose_byte_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
-    """Return where to begin to show a file, and how many bytes to show."""
+    """Return the position in a file from which to show it, and how many bytes to show."""
     if inspected.kind is FileKind.LOG:
         return (_find_batch_with_byte(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
     entry = ENTRY_BYTES.get(inspected.kind)
@@ -236,7 +236,7 @@ def _choose_byte_window(inspected: InspectedFile, at: int, size: int) -> tuple[i
 
 
 def _find_next_window(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
-    """Return where the next window begins, None for the last."""
+    """Return the position where the next window begins, None after the last one."""
     if end == size or (inspected.kind is not FileKind.LOG and inspected.kind not in ENTRY_BYTES):
         return None
     if inspected.kind is not FileKind.LOG:
@@ -261,6 +261,7 @@ def _find_batch_with_byte(inspected: InspectedFile, position: int) -> tuple[int,
 
 
 def _read_index_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
+    """Return the entries of an index beside a log, at most `MOST_ENTRIES`; none if there is no such file."""
     found = identify_file(inspected.make_path_with_suffix(suffix))
     if found is None or not os.path.exists(found.path):
         return []

@@ -17,7 +17,7 @@ from shlex import quote
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from minibroker.explorer.answers_in_threads import make_answer_in_thread, read_in_thread
+from minibroker.explorer.answers_in_threads import make_answer_in_thread, read_in_thread_if_large
 from minibroker.explorer.effects import describe_effects
 from minibroker.explorer.saved_frames import FrameSource
 from minibroker.explorer.trees import make_tree_of_parts
@@ -85,7 +85,7 @@ class FrameFeed:
             else:
                 self._open.pop(exchange.number, None)
             self._last = max(self._last, exchange.number)
-            rows.append(await read_in_thread(exchange, partial(make_frame_row, exchange, self._name_of)))
+            rows.append(await read_in_thread_if_large(exchange, partial(make_frame_row, exchange, self._name_of)))
             if time.perf_counter() > until:
                 break
         marks = [mark for mark in self._frames.marks if mark.number > self._marked]
@@ -156,6 +156,7 @@ MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 def _list_subjects_of_exchange(
     exchange: Exchange, get_topic_name: GetTopicName
 ) -> tuple[dict[str, list[int]], list[str], list[str]]:
+    """Return the partitions by topic, the groups, and the transactional ids that a request names."""
     request = exchange.request
     if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here
@@ -205,7 +206,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_par
 
 
 def make_texts_to_repeat_request(exchange: Exchange, servers: str, get_topic_name: GetTopicName) -> dict[str, str]:
-    """Return the forms of a request by their names."""
+    """Return what repeats a request, by its name: `hex`, `JSON`, `Python` and `kcat`, as far as there is one."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
         return {}
@@ -316,7 +317,7 @@ class WatchedServer(InterceptedHost, Protocol):
 def make_live_routes(
     broker: Broker | WatchedServer, get_topic_name: GetTopicName, closing_event: asyncio.Event
 ) -> Routes:
-    """Return the paths of the view of a broker or a proxy."""
+    """Return the routes of the frames view of a broker or a proxy."""
     return make_frame_routes(
         broker.journal, get_topic_name, closing_event, lambda: broker.bootstrap_servers, lambda: describe_state(broker)
     )
@@ -329,7 +330,7 @@ def make_frame_routes(
     get_bootstrap_servers: Callable[[], str],
     describe_state: DescribeState | None = None,
 ) -> Routes:
-    """Return the paths of the view. `get_bootstrap_servers` is HOST:PORT for the copies of a frame."""
+    """Return the routes of the frames view. `get_bootstrap_servers` returns HOST:PORT, for what repeats a request."""
     routes = Routes("/frames")
 
     @routes.get("/grammar")

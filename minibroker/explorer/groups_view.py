@@ -18,7 +18,7 @@ from minibroker.broker.groups.group import Group
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.transactions.transaction import REACHED_FROM, TransactionState
 from minibroker.client.membership import decode_assignment
-from minibroker.explorer.answers_in_threads import read_in_thread
+from minibroker.explorer.answers_in_threads import read_in_thread_if_large
 from minibroker.explorer.effects import describe_effects
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -73,7 +73,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
 
 
 def make_group_routes(broker: Broker, get_topic_name: GetTopicName) -> Routes:
-    """Return the paths of the view."""
+    """Return the routes of the groups view."""
     routes = Routes()
 
     @routes.get("/machines")
@@ -181,6 +181,7 @@ def _describe_member(member: Any) -> dict[str, Any]:
 
 
 def _list_assignment(member: Any) -> list[str]:
+    """Return what a member is assigned: TOPIC-PARTITION each, or the tasks of a streams group."""
     if hasattr(member, "member_assignment"):
         with suppress(MalformedMessage, ValueError, IndexError):
             return [f"{topic}-{index}" for topic, index in sorted(decode_assignment(member.member_assignment))]
@@ -192,13 +193,14 @@ def _list_assignment(member: Any) -> list[str]:
 
 
 def _list_partitions(assignment: Any) -> list[str]:
+    """Return TOPIC-PARTITION for each assigned partition."""
     return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in sorted(each.partitions)]
 
 
 async def _list_changes_of_group_or_transaction(
     broker: Broker, get_topic_name: GetTopicName, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
-    """Look at the journal from its newest request back, in slices, until there are enough.
+    """Return what requests in the journal have changed, the newest first, without holding the event loop.
 
     Of commits that repeat the one before, which clients send at intervals, only the first one changed something.
     """
@@ -211,7 +213,7 @@ async def _list_changes_of_group_or_transaction(
         if exchange is None:
             break
         read = partial(_describe_change, exchange, group, transactional_id, get_topic_name)
-        for moment in await read_in_thread(exchange, read):
+        for moment in await read_in_thread_if_large(exchange, read):
             newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
             if newer is not None and newer["effects"] == moment["effects"]:
                 found.remove(newer)
@@ -227,7 +229,7 @@ async def _list_changes_of_group_or_transaction(
 def _describe_change(
     exchange: Exchange, group: str | None, transactional_id: str | None, get_topic_name: GetTopicName
 ) -> list[dict[str, Any]]:
-    """Return what a frame changed of a group or a transaction, as one moment, or nothing."""
+    """Return a list of what a request changed of a group or a transaction: one object, or none."""
     request = exchange.request
     named = None if request is None else find_subjects(request, get_topic_name)
     if named is None or not (group in named.groups or transactional_id in named.transactional_ids):

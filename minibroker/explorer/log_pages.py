@@ -100,6 +100,7 @@ async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Fou
 
 
 def _find_records_in_bytes(data: bytes, query: RecordQuery, deadline_s: float) -> _FoundInBytes:
+    """Return matching records, until there are enough of them or the deadline is over, and the next offset."""
     found = _FoundInBytes([], query.first, [])
     for position, header in iterate_batches_in_any_format(data):
         for record in (
@@ -123,6 +124,7 @@ def _shorten_record(record: Record, max_bytes: int) -> Record:
 
 
 def _shorten_bytes(data: bytes | None, max_bytes: int, size: int = 0) -> bytes | None:
+    """Return bytes, or their beginning as `TruncatedBytes` that know the full size, by default that of `data`."""
     if data is None or (len(data) <= max_bytes and not size):
         return data
     found = TruncatedBytes(data[:max_bytes])
@@ -138,7 +140,7 @@ def get_full_size(data: bytes) -> int:
 def _iterate_records_of_incomplete_batch(
     data: bytes, position: int, header: BatchHeader, reasons_to_stop: list[str]
 ) -> Iterator[Record]:
-    """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
+    """Yield the records of a batch, of a large one only the first; add to `reasons_to_stop` why others are missing."""
     try:
         if is_old_format(data, position):
             yield from iterate_records_in_any_format(data, position, limit_bytes=BATCH_BYTES)
@@ -168,6 +170,7 @@ def _read_payload(data: bytes, position: int, header: BatchHeader) -> tuple[byte
 
 
 def _iterate_records(payload: bytes, header: BatchHeader, *, is_whole: bool) -> Iterator[Record]:
+    """Yield the records in a payload; of one that is cut off, unless `is_whole`, what is there."""
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     position = 0
     for _ in range(header.record_count):
@@ -200,6 +203,7 @@ def _read_incomplete_record(
 
 
 def _read_incomplete_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    """Return a key or value, or as much of it as is there, and the position behind it."""
     size, position = read_varint(payload, position)
     if size < 0:
         return None, position
@@ -214,6 +218,7 @@ async def read_key_or_value(partition: Partition, offset: int, *, is_key: bool) 
 
 
 def _find_key_or_value(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
+    """Return the key or value of a record in pieces, None if it is null or there is no such record."""
     for position, header in iterate_batches_in_any_format(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue
@@ -237,7 +242,7 @@ class _DecompressedStream:
         self._taken = 0  # of all bytes
 
     def read_key_or_value(self, count: int, delta: int, *, is_key: bool) -> list[Bytes] | None:
-        """Return the key or the value of a record by the delta of its offset. Raises KafkaError."""
+        """Return the key or value of the record with this offset delta, of `count` records. Raises KafkaError."""
         try:
             for _ in range(count):
                 size = self._read_number()
@@ -270,6 +275,7 @@ class _DecompressedStream:
         return pieces
 
     def _read_number(self) -> int:
+        """Take a varint, and return its value."""
         number = bytearray()
         while not number or number[-1] & 0x80:
             number += self._take_bytes(1)[0]

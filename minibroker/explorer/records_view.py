@@ -67,8 +67,8 @@ class UndecodedRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def get_undecoded_record(record_object: dict[str, Any]) -> UndecodedRecord:
-    """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
+def make_undecoded_record(record_object: dict[str, Any]) -> UndecodedRecord:
+    """Return a record's bytes from the JSON object that a page gets; None for what it shows only in part."""
     headers = tuple((name, _decode_shown_bytes(content)) for name, content in record_object["headers"])
     return UndecodedRecord(
         _decode_shown_bytes(record_object["key"]), _decode_shown_bytes(record_object["value"]), headers
@@ -76,6 +76,7 @@ def get_undecoded_record(record_object: dict[str, Any]) -> UndecodedRecord:
 
 
 def _decode_shown_bytes(content: dict[str, Any] | None) -> bytes | None:
+    """Return the bytes of a key, value or header from its hex digits, None if they are only the beginning."""
     return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
 
 
@@ -99,6 +100,7 @@ class PrefetchedSchemas:
                     self._look_up_schema(source, named.schema if isinstance(named.schema, int) else str(named.schema))
 
     def _look_up_schema(self, source: SchemaSource, id_or_guid: int | str) -> None:
+        """Keep a schema, or the error that it is not known, for `find_schema`."""
         if id_or_guid not in self._found:
             try:
                 self._found[id_or_guid] = source.find_schema(id_or_guid)
@@ -132,6 +134,7 @@ def add_decoded_values(
 def _decode_record(
     decoder: Decoder, record: UndecodedRecord, data: bytes, max_bytes: int, time_limit_s: float, *, is_key: bool
 ) -> dict[str, str]:
+    """Return fields for JSON: `decoded` and `schema`, or `undecoded` with the reason, or none without a schema id."""
     named = read_schema_id(data, record.headers, is_key=is_key)
     if named is None:
         return {}
@@ -144,7 +147,7 @@ def _decode_record(
 
 
 def make_record_routes(broker: Broker) -> Routes:
-    """Return the paths of records, below those of topics."""
+    """Return the routes of records, below those of topics."""
     routes = Routes("/topics/{name}/{index}")
 
     @routes.get("/records")
@@ -157,7 +160,7 @@ def make_record_routes(broker: Broker) -> Routes:
         found = await find_records(partition, wanted)
         records = [make_record_object(each, show_beginning_of_bytes) for each in found.records]
         end = partition.log.log_end_offset
-        data = [get_undecoded_record(each) for each in records]
+        data = [make_undecoded_record(each) for each in records]
         decoder = await find_decoder(broker, data)
         if decoder is not None:
             await asyncio.to_thread(add_decoded_values, decoder, data, records, LISTED_BYTES)
@@ -227,12 +230,12 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
 
 
 def _get_bytes_if_whole(data: bytes | None) -> bytes | None:
-    """Return a key or a value if it is here to its end."""
+    """Return a key or value, None if it was cut off."""
     return None if isinstance(data, TruncatedBytes) else data
 
 
 def make_record_matcher(text: str, searched_part: SearchedPart) -> MatchesRecord:
-    """Return whether a record has a text, in any case of its letters."""
+    """Return a function that tells whether a record has a text, in upper or lower case."""
     wanted = text.lower().encode()
     if not wanted:
         return lambda _: True

@@ -18,14 +18,14 @@ class FrameSource(Protocol):
 
     @property
     def marks(self) -> Iterable[JournalMark]:
-        """Return what a test did between requests."""
+        """Return the marks that a test has set between requests."""
 
     @property
     def oldest(self) -> int:
         """Return the number of the oldest request that there is."""
 
     def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
-        """Return the next `count` requests after the one with this number. They are numbered in turn."""
+        """Return the next `count` requests after the one with this number. Numbers have no gaps."""
 
     def get_exchange(self, number: int) -> Exchange | None:
         """Return the request with this number, if there is one."""

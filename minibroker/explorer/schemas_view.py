@@ -29,7 +29,7 @@ PARTS: Final = ("-value", "-key")  # what a subject has behind the name of its t
 
 
 def make_schema_routes(broker: Broker) -> Routes:
-    """Return the paths of the view of a broker with a registry."""
+    """Return the routes of the schemas view of a broker with a registry."""
     routes = Routes("/schemas")
 
     @routes.get("")
@@ -134,6 +134,7 @@ def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
 
 
 def _get_mode(state: SchemaState, subject: str | None) -> dict[str, str]:
+    """Return the mode that applies to a subject, or to all (None), as the registry answers it."""
     return {"mode": find_mode(state, subject)}
 
 

@@ -22,7 +22,7 @@ SOURCES: Final = {source.value: source.name.lower().replace("_", " ") for source
 
 
 def make_topic_routes(broker: Broker) -> Routes:
-    """Return the paths of the view."""
+    """Return the routes of the topics view."""
     routes = Routes("/topics")
 
     @routes.get("")

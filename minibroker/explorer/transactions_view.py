@@ -24,7 +24,7 @@ BATCH: Final = ("first_sequence", "last_sequence", "last_offset", "offset_delta"
 
 
 def make_transaction_routes(broker: Broker) -> Routes:
-    """Return the paths of the view."""
+    """Return the routes of the transactions view."""
     routes = Routes()
 
     @routes.get("/transactions")
@@ -91,6 +91,6 @@ async def _list_timeouts(broker: Broker, transactional_id: str) -> list[dict[str
 
 
 def _count_ms_beyond_timeout(value: Any) -> int:
-    """Return for how long a transaction was open beyond its timeout."""
+    """Return how many ms a transaction was open beyond its timeout; below 0 if it was not."""
     open_ms: int = value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
     return open_ms - int(value.transaction_timeout_ms)

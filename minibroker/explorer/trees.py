@@ -17,7 +17,7 @@ UUID: Final = "uuid"
 
 
 def make_tree_of_parts(part: ExplainedPart, data: bytes) -> dict[str, Any]:
-    """Return a part and all in it. A block is a run of bytes: the first is `data`, the others are decompressed."""
+    """Return a part and all in it, as rows, with blocks of bytes: `data`, then what was decompressed from it."""
     blocks = [data]
     rows = list(_iterate_rows(part, 0, 0, blocks))
     hidden = [row for row in rows if row.get("secret")]
@@ -40,6 +40,7 @@ def _make_bytes_block(data: bytes, hidden_parts: list[dict[str, Any]]) -> dict[s
 
 
 def _iterate_rows(part: ExplainedPart, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield a row for a part, and then for each part in it; append decompressed bytes to `blocks`."""
     inner = block
     if part.payload is not None:
         inner = len(blocks)

@@ -109,7 +109,7 @@ class _ComposedLines:
     compression: Compression = Compression.NONE
 
     def add_line(self, line: str) -> None:
-        """Take a line in. Raises ValueError."""
+        """Add the record of a line, or apply its directive, like `@tombstone KEY`. Raises ValueError."""
         match line.split():
             case ["@producer", *numbers] if len(numbers) == len(self.producer):
                 self.producer = tuple(map(int, numbers))
@@ -184,7 +184,7 @@ class RequestBytes(Struct):
 
 
 def make_trying_routes(broker: Broker, get_topic_name: GetTopicName) -> Routes:
-    """Return the paths of the view."""
+    """Return the routes of the view that composes and sends requests."""
     routes = Routes("/try")
     sent_to: list[int] = []  # the nodes of requests: one that names nothing may be of the session of the last one
 
@@ -220,7 +220,7 @@ def make_trying_routes(broker: Broker, get_topic_name: GetTopicName) -> Routes:
         frame = _decode_hex(asked.hex)
         node = asked.node or find_addressed_node(broker, frame, get_topic_name) or next(iter(sent_to), None)
         sent_to[:] = [] if node is None else [node]
-        explained = await make_request_sender(frame, *find_plaintext_address(broker, node))
+        explained = await send_request_and_make_explainer(frame, *find_plaintext_address(broker, node))
         number = broker.journal.seen
         return await make_answer_in_thread(lambda: explained() | {"number": number, "node": node})
 
@@ -241,13 +241,14 @@ class _RequestForm:
         self._version, self._flexible, self._newest = version, flexible, newest
         self._topic, self._topic_id = topic, topic_id
 
-    def _list_field_places(self, struct: type) -> list[FieldInVersion]:
+    def _list_fields(self, struct: type) -> list[FieldInVersion]:
+        """Return the fields of a struct in this version, the tagged ones last."""
         found = make_struct_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
     def describe_fields(self, struct: type) -> list[dict[str, Any]]:
-        """Describe the fields of a struct."""
-        return [self._describe_field(place) for place in self._list_field_places(struct)]
+        """Return the fields of a struct for a form: their names, types and versions."""
+        return [self._describe_field(place) for place in self._list_fields(struct)]
 
     def _describe_field(self, versioned_field: FieldInVersion) -> dict[str, Any]:
         facts = versioned_field.field.facts
@@ -278,8 +279,8 @@ class _RequestForm:
         return said | {"kind": KINDS.get(field_type.code, "integer")}
 
     def choose_values(self, struct: type) -> dict[str, Any]:
-        """Return values for the fields of a struct."""
-        places = self._list_field_places(struct)
+        """Return example values for the fields of a struct, by name."""
+        places = self._list_fields(struct)
         values = {place.name: self._choose_value(place) for place in places}
         if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
             values |= {"name": self._topic, "topic_id": format_uuid(bytes(16))}
@@ -303,10 +304,12 @@ class _RequestForm:
         return self._make_value(versioned_field.name, versioned_field.kind, self._make_default(versioned_field))
 
     def _make_default(self, versioned_field: FieldInVersion) -> Any:
+        """Return the default of a field, None if the protocol declares none or bytes."""
         default = versioned_field.field.facts.default
         return None if default is ... or isinstance(default, bytes) else default
 
     def _make_value(self, name: str, field_type: FieldType, default: Any = None) -> Any:
+        """Return a value of this type: the default, or an empty one; an array has one item where `name` says so."""
         if field_type.struct is not None:
             return self.choose_values(field_type.struct)
         if field_type.item is not None:
@@ -361,6 +364,7 @@ def _build_message(struct: type, values: dict[str, Any], compose_records: Compos
 
 
 def _convert_value(field_type: FieldType, value: Any, compose_records: ComposeRecords) -> Any:
+    """Return the value of a field from its JSON: hex digits become bytes, lines become records."""
     if value is None:
         return None
     if field_type.struct is not None:
@@ -388,7 +392,7 @@ def explain_frame(frame: bytes) -> dict[str, Any]:
 
 
 def find_plaintext_address(broker: Broker, node: int | None) -> tuple[str, int]:
-    """Return where a node accepts requests without TLS and login. Raises RuntimeError if it does nowhere."""
+    """Return host and port of a PLAINTEXT listener of a node, or of any. Raises RuntimeError if there is none."""
     nodes = [node] if node is not None else list(broker.running.node_ids)
     for each in nodes:
         for listener in broker.ports.listeners.get(each, ()):
@@ -397,8 +401,8 @@ def find_plaintext_address(broker: Broker, node: int | None) -> tuple[str, int]:
     raise RuntimeError("the explorer sends only to listeners without TLS and login, and there is none")
 
 
-async def make_request_sender(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
-    """Send a frame on a connection of its own; return what explains the answer, or says why there is none."""
+async def send_request_and_make_explainer(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
+    """Send a request on a new connection. Return a function that explains the response, or why there is none."""
     began = time.monotonic()
     reader, writer = await asyncio.open_connection(host, port)
     try:
@@ -420,6 +424,7 @@ async def make_request_sender(frame: bytes, host: str, port: int) -> Callable[[]
 
 
 def _explain_answer(frame: bytes, answer: bytes) -> dict[str, Any]:
+    """Return the tree of a response and its hex digits, or why it cannot be read."""
     key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
     if key not in ApiKey._value2member_map_:
         return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}
