@@ -157,4 +157,5 @@ def _join_until_limit(pieces: Iterator[str], max_length: int) -> str:
 
 
 def _convert_value_for_json(value: Any) -> str:
+    """Return a text for a value that JSON does not have: bytes as Latin-1, others as `str` has them."""
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)

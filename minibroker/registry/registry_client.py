@@ -107,6 +107,7 @@ class RegistryClient:
     def _resolve_references(
         self, references: tuple[Reference, ...], texts: dict[str, str], visited: set[str], depth: int
     ) -> None:
+        """Add to `texts` the schemas that references name, each after those that it refers to. Raises RequestFailed."""
         if depth > DEPTH_MAX:
             raise RequestFailed(f"references are more than {DEPTH_MAX} deep")
         for name, subject, version in references:
@@ -125,6 +126,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
+        """Follow a redirection, without the credentials if it leads to another server."""
         followed = super().redirect_request(req, fp, code, msg, headers, newurl)
         if followed is not None and urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
             followed.remove_header("Authorization")

@@ -37,7 +37,7 @@ class Request(messages.Request):
         return self.get_query_text(name).lower() == "true"
 
     def get_query_number(self, name: str, default: int) -> int:
-        """Return a number in the query. Raises RegistryError, as Confluent's for any other text."""
+        """Return a number in the query. Raises RegistryError(404) for any other text, as Confluent does."""
         try:
             return int(self.get_query_text(name, str(default)))
         except ValueError:

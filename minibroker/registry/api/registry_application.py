@@ -112,7 +112,7 @@ def _encode_answer(request: Request, answer: Answer) -> messages.Answer:
 
 
 def resolve_context(request: Request) -> None:
-    """Move the context of a path into its subject, or into its query. Raises RegistryError."""
+    """Replace `/contexts/NAME` at the start of a path by a prefix of the subject it names. Raises RegistryError."""
     segments = request.segments
     if len(segments) < 3 or segments[0] != "contexts":
         return
@@ -135,4 +135,5 @@ def resolve_context(request: Request) -> None:
 
 
 def _qualify_subject(prefix: str, subject: str) -> str:
+    """Return a subject within a context, given as its prefix, unless it names a context itself."""
     return subject if subject.startswith((":.", WILDCARD)) else prefix + subject

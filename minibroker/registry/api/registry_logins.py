@@ -60,6 +60,7 @@ class BrokerUsersGuard:
         raise RegistryError(401, "Unauthorized")
 
     async def _authenticate_by_password(self, sasl: SaslListener, credential: str) -> str:
+        """Return the user of HTTP Basic's credential. Raises InvalidCredentials."""
         try:
             name, colon, password = base64.b64decode(credential, validate=True).decode().partition(":")
         except ValueError:
@@ -93,13 +94,14 @@ class BrokerUsersGuard:
 
 
 async def _authenticate_by_token(sasl: SaslListener, token: str) -> str:
+    """Return the user of a bearer token. Raises InvalidCredentials."""
     if "OAUTHBEARER" not in sasl.mechanisms:
         raise InvalidCredentials("the listener takes no tokens")
     return await _run_exchange(sasl, "OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii"))
 
 
 async def _run_exchange(sasl: SaslListener, mechanism: str, message: bytes) -> str:
-    """Return the user whom an exchange of one message authenticates. Raises InvalidCredentials."""
+    """Return the user whom a SASL exchange with one message of the client logs in. Raises InvalidCredentials."""
     exchange = sasl.mechanisms[mechanism].begin(sasl)
     while True:
         try:

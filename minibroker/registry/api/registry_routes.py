@@ -35,6 +35,8 @@ ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of th
 
 
 def add_route(method: str, *paths: str) -> Callable[[Handler], Handler]:
+    """Return a decorator that makes a method the handler of these paths, such as `/subjects/{subject}`."""
+
     def register_handler(handler: Handler) -> Handler:
         for path in paths:
             parts = tuple(path.split("/")[1:]) if path != "/" else ()
@@ -76,10 +78,12 @@ def get_subject_or_context(request: Request) -> str | None:
 
 
 def parse_limit(request: Request, maximum: int) -> int:
+    """Return the query's `limit`, or `maximum` if it is missing, not positive or larger."""
     limit = request.get_query_number("limit", -1)
     return limit if 0 < limit <= maximum else maximum
 
 
 def select_page(request: Request, items: Any, maximum: int) -> list[Any]:
+    """Return the items that the query's `offset` and `limit` choose, at most `maximum`."""
     first = max(request.get_query_number("offset", 0), 0)
     return list(islice(items, first, first + parse_limit(request, maximum)))

@@ -31,15 +31,15 @@ class ComparingBudget:
 
     @property
     def spent_steps(self) -> int:
-        """How many steps were taken."""
+        """How many steps of comparing were counted."""
         return self._most - self.left
 
     def stop_at_next_step(self) -> None:
-        """Let the next step be the last one."""
+        """Make the next call of `spend_steps` raise ComparisonTooLarge, in the thread that compares."""
         self._abandoned = True
 
     def spend_steps(self, steps: int = 1) -> None:
-        """Take steps. Raises ComparisonTooLarge."""
+        """Count steps of comparing. Raises ComparisonTooLarge if there are too many, or nobody waits for the result."""
         self.left -= steps
         if self.left < 0:
             raise ComparisonTooLarge(
@@ -49,7 +49,7 @@ class ComparingBudget:
             raise ComparisonTooLarge("Nobody waits for the comparison any more")
 
     def spend_steps_on_text(self, text: str) -> str:
-        """Return a text, which takes steps by its length. Raises ComparisonTooLarge."""
+        """Count steps by the length of a text, and return the text. Raises ComparisonTooLarge."""
         self.spend_steps(len(text) // CHARACTERS_OF_A_STEP)
         return text
 
@@ -81,7 +81,7 @@ def _count_changes_in_part(part: Any, is_counted: Callable[[Any], bool]) -> int:
 
 
 def iterate_changes_with_paths(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield changes in order, each with the steps to it; nothing of a part without any that count.
+    """Yield (path, change) in order, but no changes of a pair of schemas of which none counts.
 
     How deep parts are within each other has no bound. Raises ComparisonTooLarge.
     """
@@ -108,7 +108,7 @@ def iterate_changes_with_paths(parts: Sequence[Any], budget: ComparingBudget) ->
 
 
 def remove_compared_pairs(compared: dict[Any, Any], keys: Iterable[Any]) -> None:
-    """Forget what is known of each pair, in an order in which others are still known that are in it.
+    """Remove the results of compared pairs one by one; `keys` has each pair before those within it.
 
     What was found may be so much that to let go of it at once would keep all other threads waiting.
     """

@@ -24,18 +24,19 @@ class DecodingBudget:
         self._next_look = -1 if seconds is None else MAXIMUM_VALUES - VALUES_BETWEEN_LOOKS  # when so many are left
 
     def count_values(self, count: int = 1) -> None:
-        """Count values, before they are made. Raises InvalidData."""
-        self.check_room(count)
+        """Count values before they are made. Raises InvalidData if they are too many, or the time is over."""
+        self.check_value_limit(count)
         self._left -= count
         if self._left < self._next_look:
             self._check_decoding_time_left()
 
     def _check_decoding_time_left(self) -> None:
+        """Raise InvalidData if the time is over. It is called once in a while, by the count of values."""
         self._next_look = self._left - VALUES_BETWEEN_LOOKS
         if time.monotonic() > self._ends:
             raise InvalidData(f"there was no time for more than its first {MAXIMUM_VALUES - self._left:,} values")
 
-    def check_room(self, count: int) -> None:
-        """Raise InvalidData if there is no room for so many values."""
+    def check_value_limit(self, count: int) -> None:
+        """Raise InvalidData if so many more values would be more than `MAXIMUM_VALUES`. Do not count them."""
         if count > self._left:
             raise InvalidData(f"there are more than {MAXIMUM_VALUES:,} values in it")

@@ -94,6 +94,7 @@ async def _find_differences_from_earlier(
     schema: StoredSchema,
     older_schema: ParsedSchema,
 ) -> list[str]:
+    """Return why a schema and an earlier one are not compatible, and which one that is; empty if they are."""
     forward, backward = direction in ("FORWARD", "FULL"), direction in ("BACKWARD", "FULL")
     texts: list[str] = []
     if candidate.kind != schema.kind:
@@ -111,10 +112,12 @@ async def _find_differences_from_earlier(
 
 
 def _fill_schema_names_in(message: str, reader: str, writer: str) -> str:
+    """Return a message with its first "%s" replaced by `reader`, the second one by `writer`."""
     return message.replace("%s", reader, 1).replace("%s", writer, 1)
 
 
 def _describe_old_schema(schema: StoredSchema) -> list[str]:
+    """Return the version and the text of a schema, as Confluent ends a list of reasons."""
     if len(schema.text) <= SHOWN_CHARACTERS:
         shown = f"'{schema.text}'"
     else:

@@ -49,7 +49,7 @@ def merge_rules(older_rules: ContractPart, newer_rules: ContractPart) -> Contrac
 
 
 def has_same_metadata(required: ContractPart, metadata: ContractPart, version: int) -> bool:
-    """Return whether metadata are those of a version; of which only one need say so."""
+    """Return whether metadata are as required; `version` stands for a version that only `metadata` lack."""
     asked, told = get_property(required, VERSION), get_property(metadata, VERSION)
     if asked is None and told is not None:
         required = set_version_in_metadata(required, told)
@@ -101,6 +101,7 @@ def _check_rule(rule: Any) -> None:
 
 
 def _require_type(kind: type[Any], value: Any, message: str) -> Any:
+    """Return a value, empty for None. Raises ValueError with this message for another type."""
     if not isinstance(value, kind | None):
         raise ValueError(message)
     return kind() if value is None else value

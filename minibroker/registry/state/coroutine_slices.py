@@ -20,7 +20,7 @@ class LoopSlices:
         self._until = perf_counter() + SLICE_SECONDS
 
     async def yield_to_loop_if_slice_is_over(self) -> None:
-        """Let others go on if the slice is over; the state may have changed then."""
+        """Let others run if this work has held the loop for `SLICE_SECONDS`; the state may have changed then."""
         if perf_counter() > self._until:
             await asyncio.sleep(0)
             self._until = perf_counter() + SLICE_SECONDS

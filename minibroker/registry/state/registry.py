@@ -207,6 +207,7 @@ class Registry:
         deleted: bool = False,
         latest_only: bool = False,
     ) -> StoredSchema | None:
+        """Return the version of a subject with this schema, or None. Raises RegistryError."""
         if not new_schema.text.strip():
             return None
         try:
@@ -252,6 +253,7 @@ class Registry:
         return None
 
     async def _make_comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
+        """Return a text that is equal for schemas that differ only in order and contracts, cached by GUID."""
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored_schema(state, schema)
@@ -343,7 +345,7 @@ class Registry:
             await self._topic.append_records([entry])
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> None:
-        """Set the mode as `set_config`. Importing begins with subjects that are empty, unless it is forced.
+        """Set the mode as `set_config` does; None removes it. IMPORT needs subjects without versions, unless `force`.
 
         Raises RegistryError.
         """
@@ -432,7 +434,7 @@ def _check_id_is_free(state: SchemaState, subject: str, schema: StoredSchema, id
 
 
 def _list_entries_needed_before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
-    """Return what must be in the topic before a new version: its context, and the end of deleted ones with its id."""
+    """Return the records to write before a new version: its context, and tombstones of deleted versions with its id."""
     context = parse_subject(schema.subject).context
     new_context = [] if context == DEFAULT or context in state.contexts else [records.make_context_entry(context)]
     replaced = [
@@ -450,6 +452,7 @@ def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
 
 
 def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
+    """Return the latest version of the subject that a reference names, or LATEST if it has none."""
     latest = state.find_latest_version(qualify_subject_within_context(subject, reference.subject))
     return LATEST if latest is None else latest.version
 
@@ -490,6 +493,7 @@ def _complete_schema_from_config(
 
 
 def _merge_contracts(new_schema: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
+    """Return a schema with metadata and rules of the version before, and the config's defaults and overrides."""
     metadata, rules = new_schema.metadata, new_schema.rule_set
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata

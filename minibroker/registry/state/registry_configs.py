@@ -53,7 +53,7 @@ def find_mode(state: SchemaState, subject: str | None) -> str:
 
 
 def get_own_mode(state: SchemaState, scope: str | None) -> str | None:
-    """Return the mode of a subject alone, or of a context; READONLY_OVERRIDE of all is the mode of each."""
+    """Return the mode that is set for a subject or context itself, or None; READONLY_OVERRIDE of all comes first."""
     if OVERRIDE in (state.modes.get(None), state.modes.get(EVERYWHERE)):
         return OVERRIDE
     return state.modes.get(scope)
@@ -80,6 +80,7 @@ def merge_config(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 
 def _check_config_value(name: str, value: Any) -> Any:
+    """Return a config's value as it is stored. Raises RegistryError if it is not valid."""
     if name == "compatibilityLevel":
         level = value.upper() if isinstance(value, str) else ""
         if level not in LEVELS:

@@ -70,7 +70,9 @@ class SchemaFormats:
         key = kind, text, tuple(resolved_references.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            size = LARGE_CHARACTERS + 1 if key[3] else _measure_cached_texts(key)  # few defaults may take long to check
+            size = (
+                LARGE_CHARACTERS + 1 if key[3] else _count_cached_characters(key)
+            )  # few defaults may take long to check
             found = await _run_in_thread_if_large(
                 partial(parse_schema, kind, text, resolved_references, check_defaults=key[3]), size
             )
@@ -78,14 +80,14 @@ class SchemaFormats:
         return found
 
     def _cache_parsed(self, key: ParseKey, parsed: ParsedSchema) -> None:
-        """Make a schema the last of those that were used, and forget the first ones if they are too many."""
+        """Cache a schema as the one used last, and drop those used first if they are too many."""
         if self._parsed.pop(key, None) is None:
-            self._characters += _measure_cached_texts(key)
+            self._characters += _count_cached_characters(key)
         self._parsed[key] = parsed
         while len(self._parsed) > CACHED or self._characters > CACHED_CHARACTERS:
             oldest = next(iter(self._parsed))
             del self._parsed[oldest]
-            self._characters -= _measure_cached_texts(oldest)
+            self._characters -= _count_cached_characters(oldest)
 
     async def normalize_text(self, kind: str, parsed: ParsedSchema) -> str:
         """Return the normalized text. Raises RegistryError."""
@@ -150,7 +152,8 @@ async def _stop_budget_when_left(
             leaving.cancel()
 
 
-def _measure_cached_texts(key: ParseKey) -> int:
+def _count_cached_characters(key: ParseKey) -> int:
+    """Return how many characters the texts of a cached schema and its references have."""
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 

@@ -101,6 +101,7 @@ def compute_guid(
 
 
 def _encode_metadata(metadata: Mapping[str, Any]) -> list[bytes]:
+    """Return the parts of metadata of which the GUID is computed."""
     tags: Mapping[str, list[str]] = metadata.get("tags") or {}
     properties: Mapping[str, str] = metadata.get("properties") or {}
     parts = [part for name in sorted(tags) for part in (name, *sorted({*tags[name]}))]
@@ -110,6 +111,7 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> list[bytes]:
 
 
 def _encode_rule(rule: Mapping[str, Any]) -> list[bytes]:
+    """Return the parts of a rule of which the GUID is computed."""
     params: Mapping[str, str] = rule.get("params") or {}
     parts = [rule.get("name"), rule.get("doc"), rule.get("kind", "TRANSFORM"), rule.get("mode", "WRITEREAD")]
     parts += [rule.get("type"), *sorted({*(rule.get("tags") or ())})]

@@ -60,7 +60,7 @@ class SchemasTopic:
         return self.state
 
     def read_state_synchronously(self) -> SchemaState:
-        """Return the state as `read_state` does, without a turn for others. Raises RegistryError."""
+        """Return the state as `read_state` does, but without yielding to the event loop. Raises RegistryError."""
         while not self._has_read_all_records():
             for _ in self._read_new_records():
                 pass
@@ -75,7 +75,7 @@ class SchemasTopic:
 
     @property
     def state_version(self) -> tuple[int, int]:
-        """What changes with the state."""
+        """A value that is another one whenever the state has changed."""
         return self._begins, self._position
 
     def _has_read_all_records(self) -> bool:
@@ -96,10 +96,12 @@ class SchemasTopic:
         return partition
 
     def _begin_with_empty_state(self, from_log: Log | None) -> None:
+        """Forget all records, to read them from this log (None if the topic does not exist)."""
         self.state, self._log, self._position = SchemaState(), from_log, 0
         self._begins += 1
 
     def _read_new_records(self) -> Steps[None]:
+        """Apply the records that were written since the last call, one at each step. Raises RegistryError."""
         partition = self._find_partition()
         if partition is None:
             return
@@ -151,6 +153,7 @@ class SchemasTopic:
                 self._apply_record(Record(offset + index, now_ms, key, value))
 
     async def _wait_until_records_written(self, cluster: Broker, partition: Partition) -> None:
+        """Wait until the appended records are acknowledged. Raises RegistryError."""
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
 
         def report_written(failure: KafkaError | None) -> None:

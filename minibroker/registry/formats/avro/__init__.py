@@ -61,6 +61,7 @@ class AvroSchema:
 
 
 def _write_unless_too_deep(write_schema: Callable[[], str]) -> str:
+    """Return the text. Raises InvalidSchema if the schema is nested too deep."""
     try:
         return write_schema()
     except RecursionError:

@@ -165,6 +165,7 @@ def _find_writer_field(field: AvroField, writer_fields: dict[str, AvroField]) ->
 
 
 def _make_missing_branch_difference(writer: AvroType, path: SchemaPath) -> TypeDifference:
+    """Return the difference that no branch of the reader's union reads what the writer writes."""
     return TypeDifference("MISSING_UNION_BRANCH", path, f"reader union lacking writer type: {writer.java_name}")
 
 

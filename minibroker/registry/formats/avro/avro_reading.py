@@ -114,7 +114,7 @@ class _AvroReader:
         if count < 0:
             count = -count
             self._read_long()  # the size of the block in bytes
-        self._values.check_room(count)
+        self._values.check_value_limit(count)
         return count
 
     def _read_array(self, schema: AvroType) -> list[Any]:

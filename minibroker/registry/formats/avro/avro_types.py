@@ -166,6 +166,7 @@ class AvroParser:
         return made
 
     def _parse_element(self, node: Any, namespace: str | None, name: str) -> AvroType:
+        """Parse the items of an array, or the values of a map; a bare name must be known. Raises InvalidSchema."""
         if isinstance(node, str) and self._find_known_type(node, namespace) is None:
             raise InvalidSchema(
                 f'{format_json(node)} is not a defined name. The type of the "{name}" field must be a defined name or '
@@ -350,6 +351,6 @@ class DefaultsCheck:
         return isinstance(value, dict) and all(self._has_valid_value(field, value) for field in avro_type.fields)
 
     def _has_valid_value(self, field: AvroField, value: dict[str, Any]) -> bool:
-        """Return whether there is a value for a field, whose default was checked where it is declared."""
+        """Return whether a default of a record has a valid value for this field, or the field has a default."""
         self._left -= 1
         return self.is_valid(field.type, value[field.name]) if field.name in value else field.has_default

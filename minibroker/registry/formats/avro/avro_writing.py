@@ -47,6 +47,7 @@ class _AvroWriter:
         self._converts = converts
 
     def write_type(self, avro_type: AvroType, namespace: str | None) -> str:
+        """Return a type as JSON; of a named type that was written before, only the name."""
         if avro_type.name is not None:
             return self._write_named_type(avro_type, avro_type.name, namespace)
         if avro_type.kind == "union":
@@ -100,6 +101,7 @@ class _AvroWriter:
         return _write_object(parts)
 
     def _write_props(self, avro_type: AvroType) -> list[str]:
+        """Return the properties of a type as members of a JSON object, in Java's order if normalized."""
         if not avro_type.props:
             return []
         props = self._sort_keys_if_normalized(avro_type.props)
@@ -160,7 +162,7 @@ def _find_shortest_equal_float(value: float) -> float:
 
 
 def _iterate_roundings(number: float) -> Iterator[float]:
-    """Yield a number with ever more digits."""
+    """Yield a number rounded to one significant digit, then to two, and so on up to nine."""
     for digits in range(1, 10):
         yield float(f"{number:.{digits}g}")
 
@@ -170,6 +172,7 @@ def _write_object(parts: Iterable[str]) -> str:
 
 
 def _write_members(props: Mapping[str, Any]) -> list[str]:
+    """Return each property as a member of a JSON object, like `"doc":"..."`."""
     return [f"{quote_string(name)}:{format_json(value)}" for name, value in props.items()]
 
 

@@ -105,8 +105,8 @@ class SchemaChange(NamedTuple):
         return f'{{errorType:"{self.kind}", description:"{sentence}\'}}'  # the odd quote is Confluent's
 
 
-def move_changes_under(step: str, parts: Sequence[ChangePart]) -> list[ChangePart]:
-    """Return changes of a part as changes of the whole."""
+def put_changes_under_key(step: str, parts: Sequence[ChangePart]) -> list[ChangePart]:
+    """Return changes as those of a schema that has them under the key `step`; none if there are none."""
     return [ChangesBelow(step, parts)] if parts else []
 
 
@@ -129,7 +129,7 @@ class AssumedChanges(SchemaChanges):
 
 
 def _is_compatible(part: ChangePart) -> bool:
-    """Return whether nothing in a part is part of a circle that is not compatible."""
+    """Return False if a part is or holds the changes of schemas that are not compatible."""
     if isinstance(part, ChangesBelow):
         return all(map(_is_compatible, part.parts))
     return not isinstance(part, SchemaChanges) or part.compatible

@@ -20,7 +20,7 @@ from minibroker.registry.formats.json_schema.json_changes import (
     ChangePart,
     SchemaChange,
     SchemaChanges,
-    move_changes_under,
+    put_changes_under_key,
 )
 from minibroker.registry.formats.json_schema.json_model import (
     Array,
@@ -38,10 +38,10 @@ from minibroker.registry.formats.json_schema.json_model import (
 )
 from minibroker.registry.formats.json_schema.matching import find_maximum_matching
 from minibroker.registry.formats.json_schema.plain_changes import (
-    choose_change_for_required,
+    compare_annotations,
     compare_criteria,
-    compare_descriptions,
     compare_required,
+    get_kind_of_added_property,
     get_schema_of_other_items,
     is_open_array,
     is_open_object,
@@ -107,7 +107,7 @@ class SchemaComparison:
         remove_compared_pairs(self._known, reversed(list(self._known)))
 
     def refute_wrong_assumptions(self) -> bool:
-        """Return whether an assumption was wrong, after which all has to be compared again."""
+        """Return whether a pair that was assumed compatible is not; then all has to be compared again."""
         wrong = {pair for pair in self._assumed if pair in self._known and not self._known[pair].compatible}
         self._refuted |= wrong
         self._assumed.clear()
@@ -138,7 +138,7 @@ class SchemaComparison:
                 return changes
 
     def _find_answer_or_pending(self, question: ComparisonQuestion) -> Any:
-        """Return the answer to a question, PENDING if that needs a comparison."""
+        """Return the answer to a question, or PENDING if a pair of schemas has to be compared for it."""
         if isinstance(question, PatternSearch):
             return self._find_schema_of_matching_pattern(question)
         if isinstance(question, PartsMatchingQuestion):
@@ -170,18 +170,18 @@ class SchemaComparison:
         return REFUTED if identity in self._refuted else ASSUMED
 
     def _begin_comparison(self, question: ComparisonQuestion) -> tuple[PairIdentity, ComparisonSteps]:
-        """Begin to compare a pair. Raises ComparisonTooLarge."""
+        """Return a pair's identity and the generator that compares it. Raises ComparisonTooLarge."""
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
         original, update = _resolve_reference(before), _resolve_reference(after)
-        self._budget.spend_steps(STEPS_OF_A_PAIR + _measure_schema(original) + _measure_schema(update))
+        self._budget.spend_steps(STEPS_OF_A_PAIR + _count_steps_of_schema(original) + _count_steps_of_schema(update))
         identity = id(original), id(update)
         self._open.add(identity)
         return identity, _compare_schemas(original, update)
 
 
-def _measure_schema(schema: Schema) -> int:
-    """Return the steps that a schema takes beside those of its parts: by its names and texts."""
+def _count_steps_of_schema(schema: Schema) -> int:
+    """Return how many steps it takes to compare a schema without its parts, by its names and texts."""
     texts = [schema.id, schema.title, schema.description, schema.default]
     if isinstance(schema, Object):
         texts += [*schema.properties, *schema.required, *schema.property_dependencies, *schema.schema_dependencies]
@@ -206,7 +206,7 @@ def _compare_schemas(original: Schema, update: Schema) -> ComparisonSteps:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [SchemaChange("TYPE_CHANGED")]
-    return [*compare_descriptions(original, update), *(yield from _compare_schemas_of_same_kind(original, update))]
+    return [*compare_annotations(original, update), *(yield from _compare_schemas_of_same_kind(original, update))]
 
 
 def _compare_schema_with_parts_of_union(
@@ -238,7 +238,7 @@ def _compare_schemas_of_same_kind(original: Schema, update: Schema) -> Compariso
     if isinstance(original, Number) and isinstance(update, Number):
         return compare_numbers(original, update)
     if isinstance(original, Enum) and isinstance(update, Enum):
-        return move_changes_under("enum", compare_sets("ENUM_ARRAY", original.values, update.values))
+        return put_changes_under_key("enum", compare_sets("ENUM_ARRAY", original.values, update.values))
     if isinstance(original, Const) and isinstance(update, Const):
         return [] if original.value == update.value else [SchemaChange("ENUM_ARRAY_CHANGED", ("const",))]
     if isinstance(original, Combined) and isinstance(update, Combined):
@@ -271,7 +271,9 @@ def _compare_combined_schemas(original: Combined, update: Combined) -> Compariso
                 edges[index, other_index] = between
     pairs: list[tuple[int, int]] = yield PartsMatchingQuestion(edges, len(before))
     for index, other_index in pairs:
-        changes += move_changes_under(original.criterion, move_changes_under(str(index), [edges[index, other_index]]))
+        changes += put_changes_under_key(
+            original.criterion, put_changes_under_key(str(index), [edges[index, other_index]])
+        )
     if len(pairs) < min(len(before), len(after)):
         changes.append(SchemaChange("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return changes
@@ -280,14 +282,14 @@ def _compare_combined_schemas(original: Combined, update: Combined) -> Compariso
 def _compare_objects(original: Object, update: Object) -> ComparisonSteps:
     """Return the changes of an object."""
     return [
-        *move_changes_under("required", compare_required(original, update)),
-        *move_changes_under("properties", (yield from _compare_properties(original, update))),
-        *move_changes_under("dependencies", (yield from _compare_dependencies(original, update))),
-        *move_changes_under(
+        *put_changes_under_key("required", compare_required(original, update)),
+        *put_changes_under_key("properties", (yield from _compare_properties(original, update))),
+        *put_changes_under_key("dependencies", (yield from _compare_dependencies(original, update))),
+        *put_changes_under_key(
             "additionalProperties",
             (yield from _compare_additional_properties_or_items("ADDITIONAL_PROPERTIES", original, update)),
         ),
-        *move_changes_under(
+        *put_changes_under_key(
             "unevaluatedProperties",
             (
                 yield from _compare_unevaluated_properties_or_items(
@@ -312,7 +314,7 @@ def _compare_properties(original: Object, update: Object) -> ComparisonSteps:
         else:
             assert after is not None
             between = yield from _compare_added_property(name, after, original, name in update.required)
-        changes += move_changes_under(name, between)
+        changes += put_changes_under_key(name, between)
     return changes
 
 
@@ -333,20 +335,20 @@ def _compare_added_property(name: str, after: Schema, original: Object, required
     if is_open_object(original):
         if isinstance(after, Empty):
             return [SchemaChange("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [SchemaChange(f"{get_kind_of_added_property(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _find_schema_of_other_properties(original, name)
     changes: list[ChangePart] = (
         []
         if covering is None
         else (yield from _compare_with_schema_of_other_properties_or_items("PROPERTY_ADDED", covering, after))
     )
-    return [*changes, SchemaChange(f"{choose_change_for_required(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+    return [*changes, SchemaChange(f"{get_kind_of_added_property(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
 def _compare_with_schema_of_other_properties_or_items(
     change_kind: str, before: Schema, after: Schema
 ) -> ComparisonSteps:
-    """Return the changes where a schema for all others takes the place of one for a property or item."""
+    """Return the changes if a schema of all other properties or items now applies to one, or no longer does."""
     changes: SchemaChanges = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
     return [changes, SchemaChange(f"{change_kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
@@ -361,14 +363,14 @@ def _compare_dependencies(original: Object, update: Object) -> ComparisonSteps:
             kind = "DEPENDENCY_ARRAY_ADDED" if before is None else "DEPENDENCY_ARRAY_REMOVED"
             changes.append(SchemaChange(kind, (name,)))
         else:
-            changes += move_changes_under(name, compare_sets("DEPENDENCY_ARRAY", before, after))
+            changes += put_changes_under_key(name, compare_sets("DEPENDENCY_ARRAY", before, after))
     for name in unite_in_java_order(original.schema_dependencies, update.schema_dependencies):
         earlier, later = original.schema_dependencies.get(name), update.schema_dependencies.get(name)
         if earlier is None or later is None:
             kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
             changes.append(SchemaChange(kind, (name,)))
         else:
-            changes += move_changes_under(name, [(yield earlier, later)])
+            changes += put_changes_under_key(name, [(yield earlier, later)])
     return changes
 
 
@@ -400,15 +402,15 @@ def _compare_unevaluated_properties_or_items(kind: str, before: Schema | None, a
 
 def _compare_arrays(original: Array, update: Array) -> ComparisonSteps:
     """Return the changes of an array."""
-    changes = move_changes_under("items", [(yield (original.items, update.items))])
+    changes = put_changes_under_key("items", [(yield (original.items, update.items))])
     for index in range(max(len(original.first), len(update.first))):
-        changes += move_changes_under(
-            "items", move_changes_under(str(index), (yield from _compare_items(original, update, index)))
+        changes += put_changes_under_key(
+            "items", put_changes_under_key(str(index), (yield from _compare_items(original, update, index)))
         )
-    changes += move_changes_under(
+    changes += put_changes_under_key(
         "additionalItems", (yield from _compare_additional_properties_or_items("ADDITIONAL_ITEMS", original, update))
     )
-    changes += move_changes_under(
+    changes += put_changes_under_key(
         "unevaluatedItems",
         (
             yield from _compare_unevaluated_properties_or_items(

@@ -153,7 +153,7 @@ class _SchemaLoader:
         return node
 
     def _make_schema(self, raw: RawSchema) -> Schema:
-        """Return a new node: of its one part, or of all of them."""
+        """Return the node of an object with keywords: of its only part, or an "allOf" of its parts."""
         parts = self._load_parts(raw)
         if len(parts) == 1:
             node = parts[0]
@@ -171,7 +171,7 @@ class _SchemaLoader:
         return node
 
     def _load_parts(self, raw: RawSchema) -> list[Schema]:
-        """Return the nodes that a value has to match, all of them."""
+        """Return a node for each keyword, or group of them, that a value has to match."""
         if "$ref" in raw and not self._draft.modern:  # before 2019-09 what stands beside it does not count
             return [self._load_reference(raw)]
         parts: list[Schema] = [self._load_reference(raw)] if "$ref" in raw else []
@@ -338,7 +338,7 @@ class _SchemaLoader:
                 node.schema_dependencies[name] = self._load_schema(needed)
 
     def _set_comparison_text(self, node: Schema, raw: Any, kind: str = "") -> Schema:
-        """Return a part, with what tells it from the others."""
+        """Give a part of a combined schema its type and JSON as text, by which equal parts are found; return it."""
         node.text = f"{type(node).__name__} {kind} {write_json(raw, ordered=True)}"
         self._parts_characters += len(node.text)
         if self._parts_characters > MAXIMUM_PARTS_CHARACTERS:
@@ -351,7 +351,7 @@ class _SchemaLoader:
 
 
 def _load_string(raw: RawSchema) -> String:
-    """Return the node of a text."""
+    """Return the node of type "string"."""
     return String(
         max_length=_get_count(raw, "maxLength"),
         min_length=_get_count(raw, "minLength"),
@@ -360,7 +360,7 @@ def _load_string(raw: RawSchema) -> String:
 
 
 def _sort_combined_first(parts: list[Schema]) -> list[Schema]:
-    """Return parts in Everit's order."""
+    """Return parts with the combined schemas first, as the library Everit orders them."""
     return sorted(parts, key=lambda part: not isinstance(part, Combined))
 
 

@@ -7,15 +7,15 @@ from minibroker.registry.formats.json_schema.json_changes import ChangePart, Sch
 from minibroker.registry.formats.json_schema.json_model import Array, Combined, Empty, Never, Object, Schema
 
 
-def choose_change_for_required(schema: Schema, required: bool) -> str:
-    """Return what names of changes say of an added property."""
+def get_kind_of_added_property(schema: Schema, required: bool) -> str:
+    """Return what an added property is in the kind of its change, such as `OPTIONAL_PROPERTY`."""
     if not required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
 
 
-def compare_descriptions(original: Schema, update: Schema) -> list[ChangePart]:
-    """Return the changes of what describes any schema."""
+def compare_annotations(original: Schema, update: Schema) -> list[ChangePart]:
+    """Return the changes of the id, title, description and default, which schemas of all types have."""
     pairs = (
         ("ID_CHANGED", original.id, update.id),
         ("TITLE_CHANGED", original.title, update.title),
@@ -39,7 +39,7 @@ def compare_criteria(original: Combined, update: Combined) -> list[ChangePart]:
 
 
 def compare_required(original: Object, update: Object) -> list[ChangePart]:
-    """Return the changes of which properties are required, of those that both schemas have."""
+    """Return which properties have become required or optional, of those that both schemas have."""
     changes: list[ChangePart] = []
     for name in unite_in_java_order(original.properties):
         if name not in update.properties or (name in original.required) == (name in update.required):
@@ -54,7 +54,7 @@ def compare_required(original: Object, update: Object) -> list[ChangePart]:
 
 
 def is_open_object(schema: Object) -> bool:
-    """Return whether an object may have any other properties."""
+    """Return whether an object may have any properties beside the named ones."""
     return (
         not schema.patterns
         and schema.additional
@@ -64,7 +64,7 @@ def is_open_object(schema: Object) -> bool:
 
 
 def is_open_array(schema: Array) -> bool:
-    """Return whether an array may have any other items."""
+    """Return whether an array may have any items behind the first ones."""
     return (
         schema.additional
         and schema.additional_schema is None

@@ -9,7 +9,7 @@ from minibroker.registry.formats.json_schema.json_model import Limit, Number, St
 
 
 def compare_strings(original: String, update: String) -> list[ChangePart]:
-    """Return the changes of a text."""
+    """Return the changes of length limits and pattern."""
     changes = compare_limits("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
     changes += compare_limits("minLength", "MIN_LENGTH", original.min_length, update.min_length)
     if original.pattern != update.pattern:
@@ -22,7 +22,7 @@ def compare_strings(original: String, update: String) -> list[ChangePart]:
 
 
 def compare_numbers(original: Number, update: Number) -> list[ChangePart]:
-    """Return the changes of a number."""
+    """Return the changes of limits, "multipleOf", and of "integer" to "number" or back."""
     changes = compare_limits("maximum", "MAXIMUM", original.maximum, update.maximum)
     changes += compare_limits("minimum", "MINIMUM", original.minimum, update.minimum)
     changes += compare_limits(
@@ -51,7 +51,7 @@ def _compare_multiples_of(before: Limit | None, after: Limit | None) -> list[Cha
 
 
 def _is_divisor(divisor: Limit, number: Limit) -> bool:
-    """Return whether a number is a multiple of a divisor; what is too large to tell is none."""
+    """Return whether `number` is a multiple of `divisor`; False if they are too large to tell."""
     try:
         return not Decimal(number) % Decimal(divisor)
     except DecimalException:
@@ -70,7 +70,7 @@ def compare_limits(name: str, kind: str, before: Limit | None, after: Limit | No
 
 
 def compare_sets(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[ChangePart]:
-    """Return the change of a set, if it changed."""
+    """Return the change of a set of names or values: extended, narrowed or changed; none if it is equal."""
     if before == after:
         return []
     if after >= before:

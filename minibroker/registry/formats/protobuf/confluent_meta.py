@@ -33,7 +33,7 @@ _MESSAGES: Final = {
 
 
 def set_meta_options(proto: Message, options: Iterable[Option]) -> None:
-    """Set Confluent's option of a descriptor, if it is among others."""
+    """Set Confluent's option, such as `confluent.field_meta`, of a descriptor, if it is among `options`."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
     of_name = [convert_option_to_map(each) for each in options if each.custom and each.name.removeprefix(".") == name]
     if not of_name or (option := reduce(merge_options, of_name)).kind is not OptionKind.MAP:
@@ -49,7 +49,7 @@ def set_meta_options(proto: Message, options: Iterable[Option]) -> None:
 
 
 def read_meta_options(proto: Message) -> list[Option]:
-    """Return Confluent's option of a descriptor, if there is one."""
+    """Return Confluent's option, such as `confluent.field_meta`, of a descriptor, or an empty list."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
     if name is None:
         return []
@@ -67,12 +67,12 @@ def read_meta_options(proto: Message) -> list[Option]:
 
 
 def _format_value(value: Any) -> str:
-    """Return what is one word or text; nothing for anything else."""
+    """Return a text, or that of a number or name; empty for a map or list."""
     return value.text if isinstance(value, OptionWord) else value if isinstance(value, str) else ""
 
 
 def _make_list_of_value(value: Any) -> list[Any]:
-    """Return the values of a field that may be repeated."""
+    """Return a list as it is, one value as a list, and an empty list for None."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 

@@ -37,7 +37,7 @@ class NameScope(NamedTuple):
     messages: tuple[str, ...] = ()
 
     def make_inner_scope(self, message: str) -> NameScope:
-        """Return the place within another message."""
+        """Return the scope within a message of this one."""
         return NameScope(self.package, (*self.messages, message))
 
 
@@ -119,7 +119,7 @@ def is_enum(found_type: FoundType | None) -> bool:
 
 
 def _resolve_name(known_names: Mapping[str, object], name: str, scope: NameScope) -> str | None:
-    """Return the full name of what is known, or None."""
+    """Return the full name, looked up from the innermost scope outwards; None if it is not known."""
     if name.startswith("."):
         return name[1:] if name[1:] in known_names else None
     around = [*filter(None, scope.package.split(".")), *scope.messages]

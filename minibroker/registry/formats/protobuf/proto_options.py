@@ -14,7 +14,7 @@ _LARGE: Final = 1e15  # from here on Java writes the digits that tell a double f
 
 
 def convert_option_to_map(option: Option) -> Option:
-    """Return an option that sets a field of a message as one whose value is a map."""
+    """Return an option `(name).field = value` as `(name) = {field: value}`; others stay."""
     if option.kind is not OptionKind.OPTION:
         return option
     inner: Option = option.value

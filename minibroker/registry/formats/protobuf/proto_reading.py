@@ -93,7 +93,7 @@ class _ProtoReader(ProtoWords):
             self.raise_invalid_schema(f"unexpected label: {word}")
 
     def _read_block(self) -> Iterator[str]:
-        """Yield the first word of each declaration in braces; who takes it reads the rest."""
+        """Yield the first word of each declaration in braces; the caller reads the rest before the next one."""
         self.require_character("{")
         while not self.skip_character_if_next("}"):
             if not self.skip_character_if_next(";"):
@@ -389,12 +389,12 @@ class _ProtoReader(ProtoWords):
 
 
 def _mark_kind_of_value(kind: OptionKind, value: Any) -> Any:
-    """Return a value of a map or list, with its kind where a text alone does not tell."""
+    """Return a value of a map or list; a number, boolean or name as OptionWord, as its text looks like a string."""
     return OptionWord(kind, value) if kind in (OptionKind.BOOLEAN, OptionKind.NUMBER, OptionKind.NAME) else value
 
 
 def _add_value(values: dict[str, Any], name: str, value: Any) -> None:
-    """Add a value to those of the same name."""
+    """Add a value to a map; several of the same name become a list."""
     if name not in values:
         values[name] = value
         return

@@ -59,14 +59,14 @@ class _ProtoWriter:
     # Files, messages, enums
 
     def write_file(self, file: File) -> str:
-        """Return a file."""
+        """Return the text of a file."""
         head = ""
         if file.syntax and not (self._names and file.syntax == "proto2"):
             head += f'syntax = "{file.syntax}";\n'
         if file.package is not None:
             head += f"package {file.package};\n"
-        imports = [f'import "{name}";\n' for name in self._drop_repeated_texts(file.imports)]
-        imports += [f'import public "{name}";\n' for name in self._drop_repeated_texts(file.public_imports)]
+        imports = [f'import "{name}";\n' for name in self._normalize_texts(file.imports)]
+        imports += [f'import public "{name}";\n' for name in self._normalize_texts(file.public_imports)]
         blocks = [
             imports,
             self._write_option_statements(file.options),
@@ -77,7 +77,7 @@ class _ProtoWriter:
         return head + "".join("\n" + "".join(block) for block in blocks if block)
 
     def _write_types(self, types: Iterable[Type]) -> list[str]:
-        """Return messages, and then enums."""
+        """Return the texts of messages, and then of enums."""
         types = list(types)
         messages = [each for each in types if isinstance(each, Message) and not (self._names and each.is_map_entry)]
         return [self._write_message(each) for each in messages] + [
@@ -85,7 +85,7 @@ class _ProtoWriter:
         ]
 
     def _write_message(self, message: Message) -> str:
-        """Return a message."""
+        """Return the text of a message."""
         inner = self._make_inner_writer(message.name)
         blocks = [
             inner._write_ranges("reserved", message.reserved),
@@ -100,7 +100,7 @@ class _ProtoWriter:
         return _write_block(f"message {message.name}", blocks)
 
     def _write_enum(self, enum: EnumType) -> str:
-        """Return an enum: options and values follow each other, and what is reserved."""
+        """Return the text of an enum: its options and values, and then what is reserved."""
         inner = self._make_inner_writer(enum.name)
         values = sorted(enum.values, key=lambda each: (each.number, each.name)) if self._names else enum.values
         lines = [*inner._write_ranges("reserved", enum.reserved), *inner._write_option_statements(enum.options)]
@@ -111,7 +111,7 @@ class _ProtoWriter:
         return f"{value.name} = {value.number}{self._write_bracket_options(value.options)};\n"
 
     def _write_one_of(self, one_of: OneOf) -> str:
-        """Return a oneof, whose fields are in their order."""
+        """Return the text of a oneof, with its fields in their order."""
         blocks = [
             self._write_option_statements(one_of.options),
             [self._write_field(each) for each in one_of.fields],
@@ -120,19 +120,19 @@ class _ProtoWriter:
         return _write_block(f"oneof {one_of.name}", blocks)
 
     def _write_group(self, group: Group) -> str:
-        """Return a group."""
+        """Return the text of a group."""
         label = f"{group.label} " if group.label else ""
         fields = [self._write_field(each) for each in self._sort_by_number(group.fields)]
         return _write_block(f"{label}group {group.name} = {group.number}", [fields])
 
     def _write_extend(self, extend: ProtoExtend) -> str:
-        """Return an extension."""
+        """Return the text of an extension."""
         return _write_block(
             f"extend {extend.name}", [[self._write_field(each) for each in self._sort_by_number(extend.fields)]]
         )
 
     def _write_service(self, service: Service) -> str:
-        """Return a service."""
+        """Return the text of a service."""
         blocks = [
             self._write_option_statements(service.options),
             [self._write_method(each) for each in service.methods],
@@ -140,7 +140,7 @@ class _ProtoWriter:
         return _write_block(f"service {service.name}", blocks)
 
     def _write_method(self, method: Method) -> str:
-        """Return a method."""
+        """Return the text of a method."""
         request = ("stream " if method.request_streams else "") + self._get_full_name(method.request)
         response = ("stream " if method.response_streams else "") + self._get_full_name(method.response)
         options = _indent_lines("".join(self._write_option_statements(method.options)))
@@ -148,7 +148,7 @@ class _ProtoWriter:
         return f"rpc {method.name} ({request}) returns ({response}){ending};\n"
 
     def _write_field(self, field: Field) -> str:
-        """Return a field."""
+        """Return the text of a field."""
         label, type_name = field.label, field.type
         if self._names is not None:
             label, type_name = self._normalize_label_and_type(label, type_name, self._names)
@@ -161,7 +161,7 @@ class _ProtoWriter:
         return f"{prefix}{type_name} {field.name} = {field.number}{self._write_bracket_options(options)};\n"
 
     def _write_ranges(self, keyword: str, statements: Sequence[Sequence[Range | str]]) -> list[str]:
-        """Return what is reserved, or kept for extensions."""
+        """Return the texts of statements `reserved` or `extensions`, whichever `keyword` says."""
         if self._names is not None:
             values = [value for statement in statements for value in statement]
             values.sort(
@@ -178,10 +178,12 @@ class _ProtoWriter:
 
     # Normal forms
 
-    def _drop_repeated_texts(self, texts: Sequence[str]) -> Sequence[str]:
+    def _normalize_texts(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return texts; in normal form sorted, and each once."""
         return sorted(set(texts)) if self._names else texts
 
     def _sort_by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
+        """Return values or fields; in normal form sorted by their numbers."""
         return sorted(parts, key=lambda part: part.number) if self._names else parts
 
     def _order_one_ofs(self, one_ofs: Sequence[OneOf]) -> Sequence[OneOf]:
@@ -230,11 +232,11 @@ class _ProtoWriter:
     # Options
 
     def _write_option_statements(self, options: Sequence[Option]) -> list[str]:
-        """Return options as statements."""
+        """Return the texts of options as statements."""
         return [f"option {self._write_option(each)};\n" for each in self._sort_options(options)]
 
     def _write_bracket_options(self, options: Sequence[Option]) -> str:
-        """Return options in brackets, if there are any."""
+        """Return the text of options in brackets, empty without options."""
         normal = self._sort_options(options)
         return f" {self._write_list(normal)}" if normal else ""
 
@@ -261,7 +263,7 @@ class _ProtoWriter:
         return option if full is None else convert_option_to_map(Option(full, option.kind, option.value, option.custom))
 
     def _write_option(self, option: Option) -> str:
-        """Return an option without the keyword."""
+        """Return the text of an option without the keyword."""
         name = f"({option.name})" if option.custom else option.name
         if option.kind is OptionKind.OPTION:
             return f"{name}.{self._write_option(option.value)}"
@@ -274,7 +276,7 @@ class _ProtoWriter:
         return f"{name} = {self._write_number(option.value) if option.kind is OptionKind.NUMBER else option.value}"
 
     def _write_value(self, value: Any) -> str:
-        """Return a value of a map or list."""
+        """Return the text of a value in a map or list."""
         if isinstance(value, Option):
             return self._write_option(value)
         if isinstance(value, OptionWord):
@@ -288,14 +290,14 @@ class _ProtoWriter:
         return _quote_text(value)
 
     def _write_map(self, values: dict[str, Any]) -> str:
-        """Return a map."""
+        """Return the text of an option's map."""
         if self._names is not None:
             kept = {self._write_key(name): value for name, value in reversed(values.items()) if value != []}
             values = dict(sorted(kept.items()))
         return f"{{\n{self._write_lines([f'{name}: {self._write_value(value)}' for name, value in values.items()])}}}"
 
     def _write_key(self, name: str) -> str:
-        """Return a name in a map in normal form: that of an extension is in full."""
+        """Return the text of a map's key; in normal form that of an extension is its full name."""
         assert self._names is not None
         if not name.startswith("["):
             return name
@@ -303,19 +305,19 @@ class _ProtoWriter:
         return name if full is None else f"[{full}]"
 
     def _write_list(self, values: Sequence[Any]) -> str:
-        """Return a list, on one line if it has one value."""
+        """Return the text of an option's list, on one line if it has one value."""
         if len(values) == 1:
             return f"[{self._write_value(values[0])}]"
         return f"[\n{self._write_lines([self._write_value(each) for each in values])}]"
 
     def _write_lines(self, values: Sequence[str]) -> str:
-        """Return values with commas between them, each on its lines."""
+        """Return values as lines, indented and with commas between them."""
         return "".join(
             _indent_lines(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values)
         )
 
     def _write_number(self, text: str) -> str:
-        """Return a number; in normal form as Java's DecimalFormat writes it."""
+        """Return the text of a number; in normal form as Java's DecimalFormat writes it."""
         return text if self._names is None else format_plain_number(text)
 
 
@@ -346,7 +348,7 @@ def _make_second_sort_key(value: Range | str) -> str:
 
 
 def _write_range(value: Range | str, is_normalized: bool) -> str:
-    """Return a reserved number, range or name."""
+    """Return the text of a reserved number, range or name."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, int):

@@ -94,7 +94,7 @@ class ComparedSide(NamedTuple):
     scope: NameScope
 
     def make_inner_side(self, name: str) -> ComparedSide:
-        """Return the place within a type."""
+        """Return the side with the scope within a message."""
         return ComparedSide(self.names, self.scope.make_inner_scope(name))
 
 
@@ -185,7 +185,9 @@ class _FileComparison:
             raise ComparisonTooLarge(
                 f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep"
             )
-        self._budget.spend_steps(STEPS_OF_A_PAIR * (1 + _measure_message(original) + _measure_message(update)))
+        self._budget.spend_steps(
+            STEPS_OF_A_PAIR * (1 + _count_steps_of_message(original) + _count_steps_of_message(update))
+        )
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
         if compares_fields:
@@ -326,8 +328,8 @@ def _index_enums(types: Sequence[Type]) -> dict[str, EnumType]:
     return {each.name: each for each in types if isinstance(each, EnumType)}
 
 
-def _measure_message(message: Message) -> int:
-    """Return the steps that a message takes beside those of what is in it."""
+def _count_steps_of_message(message: Message) -> int:
+    """Return how many steps it takes to compare a message without those in it, by its fields."""
     return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
 
 

@@ -37,27 +37,27 @@ class ProtoWords:
         self.place = match.end()
 
     def peek_character(self) -> str:
-        """Return the next character that is no space, which is not taken."""
+        """Skip spaces and comments. Return the next character without taking it."""
         self.skip_spaces_and_comments()
         if self.place >= len(self.text):
             self.raise_invalid_schema("unexpected end of file")
         return self.text[self.place]
 
     def take_character(self) -> str:
-        """Return the next character that is no space."""
+        """Skip spaces and comments. Take the next character, and return it."""
         sign = self.peek_character()
         self.place += 1
         return sign
 
     def skip_character_if_next(self, expected: str) -> bool:
-        """Take a sign if it comes next; return whether it did."""
+        """Skip a character if it comes next; return whether it did."""
         if self.peek_character() != expected:
             return False
         self.place += 1
         return True
 
     def require_character(self, expected: str) -> None:
-        """Take a sign. Raises InvalidSchema if another one comes."""
+        """Skip this character. Raises InvalidSchema if another one comes."""
         found = self.take_character()
         if found != expected:
             self.raise_invalid_schema(f"expected '{expected}' but was '{found}'")
@@ -141,7 +141,7 @@ class ProtoWords:
         return f"map<{key}, {value}>"
 
     def count_nesting_level(self) -> None:
-        """Count a level of nesting, which whoever calls this takes off. Raises InvalidSchema if it is one too many."""
+        """Count one more level of nesting; the caller subtracts it at its end. Raises InvalidSchema if too deep."""
         self.depth += 1
         if self.depth > MAXIMUM_DEPTH:
             self.raise_invalid_schema(f"nested more than {MAXIMUM_DEPTH} levels deep")
