@@ -328,12 +328,14 @@ class _BatchWriter:
         return min(origin.last_offset, base_offset + MAX_OFFSET_DELTA)
 
     def _compute_sequence(self, origin: RowsOrigin, base_offset: int) -> int:
+        """Return the sequence of the batch's first record; -1 if the producer has none."""
         first = origin.producer.base_sequence
         if first < 0:
             return -1
         return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
 
     def _assemble_batch(self, fields: tuple[RowsOrigin, int, int, list[int], int, int], records: memoryview) -> bytes:
+        """Return a batch: its header with these fields, and its compressed records."""
         origin, base_offset, last_delta, times, sequence, count = fields
         producer = origin.producer
         attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
@@ -447,7 +449,7 @@ def encode_zigzag(values: Int64s) -> UInt64s:
 def measure_varint_sizes(numbers: UInt64s) -> Int64s:
     """Return the size of each number as a varint: 1 to 10 bytes."""
     sizes = np.ones(len(numbers), np.int64)
-    for size in range(1, _find_widest_varint(numbers)):
+    for size in range(1, _measure_widest_varint(numbers)):
         sizes += numbers >= np.uint64(1 << _VARINT_BITS * size)
     return sizes
 
@@ -463,7 +465,7 @@ def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
     """
     count = len(columns[0])
-    widths = [_find_widest_varint(column) for column in columns]
+    widths = [_measure_widest_varint(column) for column in columns]
     table = np.empty((count, sum(widths)), np.uint8)
     used = np.ones(table.shape, np.bool_)
     at = 0
@@ -476,7 +478,8 @@ def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _find_widest_varint(numbers: UInt64s) -> int:
+def _measure_widest_varint(numbers: UInt64s) -> int:
+    """Return the size of the largest number as a varint, in bytes; 1 without any."""
     return measure_varint_size(int(numbers.max())) if len(numbers) else 1
 
 

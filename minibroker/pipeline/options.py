@@ -420,6 +420,7 @@ def _check_batch_edges(starting: Position | None, ending: Position | None) -> No
 
 
 def _refuse_default_position(position: Position, default_offset: int, word: str) -> None:
+    """Raise `OptionError` if a partition has `default_offset`, called `word`, which a batch query cannot have."""
     if position.everywhere == default_offset:
         raise OptionError(f"{position.option}: it cannot be {word} in a batch query")
     for partition, offset in (position.each or {}).items():

@@ -70,6 +70,7 @@ def _find_offsets_at_times(
     source: LogSource,
     must_match: bool,
 ) -> Offsets:
+    """Return the first offset at or after the time, else the end, or raise `OptionError` with `must_match`."""
     found = source.find_offsets_at(times_ms)
     offsets = {}
     for partition, time_ms in times_ms.items():

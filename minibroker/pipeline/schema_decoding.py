@@ -68,7 +68,7 @@ class RegistrySchemas:
         self._missing: set[int | str] = set()
 
     def begin_task(self) -> None:
-        """Forget what was not there."""
+        """Forget which schemas the registry did not have, so that a new task asks for them again."""
         self._missing.clear()
 
     def find_schema(self, id_or_guid: int | str) -> WireSchema:
@@ -93,7 +93,7 @@ class TopicSchemas:
         self._is_fresh = False
 
     def begin_task(self) -> None:
-        """Forget what was not there."""
+        """Read the topic again as soon as a schema is not known."""
         self._is_fresh = False
 
     def find_schema(self, id_or_guid: int | str) -> WireSchema:
@@ -120,7 +120,7 @@ def _read_state(options: ReadOptions) -> SchemaState:
 
 @lru_cache(PLACES_MAX)
 def get_cached_decoder(location: SchemaLocation) -> tuple[Decoder | GivenDecoder, Callable[[], None]]:
-    """Return the decoder with the schemas that this process has parsed of a place, and what begins a task.
+    """Return a decoder that keeps parsed schemas for this process, and what to call when a task begins.
 
     Raises `OptionError`, `DecodingError`.
     """
@@ -135,7 +135,7 @@ def get_cached_decoder(location: SchemaLocation) -> tuple[Decoder | GivenDecoder
 
 
 def make_topic_options(options: Mapping[str, str]) -> ReadOptions:
-    """Return the options that read all of `_schemas` where others say, such as `path`. Raises `OptionError`."""
+    """Return the options that read all of `_schemas` from the log that `options` name. Raises `OptionError`."""
     return parse_options({**options, "subscribe": TOPIC}, "records", "batch")
 
 
@@ -173,7 +173,7 @@ def decoded(
 
 
 def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
-    """Raise `OptionError` for what cannot be done."""
+    """Raise `OptionError` for arguments of `decoded` that are not valid for these records."""
     if column not in COLUMNS:
         raise OptionError(f"column is one of {', '.join(COLUMNS)}, and not {column!r}")
     if unknown not in ("keep", "fail"):
@@ -187,7 +187,7 @@ def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
 
 
 def _make_schema_location(schemas: str | Mapping[str, str] | GivenSchema) -> SchemaLocation:
-    """Return where schemas are in a form that has a hash. Raises `OptionError` for what can be seen to be wrong."""
+    """Return `schemas` in a form that can be a key of a cache. Raises `OptionError` if it is not valid."""
     if isinstance(schemas, Mapping):
         make_topic_options(schemas)
         return tuple(sorted(schemas.items()))

@@ -60,8 +60,8 @@ class SeenStructFields:
         self._known: dict[tuple[str, ...], set[str]] = {}
         self._count = 0
 
-    def allow_fields(self, path: tuple[str, ...], names: Set[str]) -> bool:
-        """Return whether the struct at a path may have these fields, too, and note them if so."""
+    def try_add_fields(self, path: tuple[str, ...], names: Set[str]) -> bool:
+        """Add names to the fields seen at a path. Return False, and add none, if they would be too many."""
         known = self._known.setdefault(path, set())
         new = names - known
         if len(known) + len(new) > FIELDS_MAX or self._count + len(new) > ALL_FIELDS_MAX:
@@ -74,7 +74,7 @@ class SeenStructFields:
 def _decode_values(
     decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: SeenStructFields
 ) -> tuple[pa.Array, pa.Array]:
-    """Return the values as structs, and why there are none; nothing for null."""
+    """Return two columns: the decoded values as structs, and why others cannot be decoded. Both have null for null."""
     values: list[Any] = []
     reasons: list[str | None] = []
     for data, headers in zip(batch.column("value").to_pylist(), batch.column("headers").to_pylist(), strict=True):
@@ -102,7 +102,7 @@ def _make_struct_array(values: list[Any]) -> pa.Array:
 
 
 def _make_column_value(value: Any, seen_fields: SeenStructFields, path: tuple[str, ...]) -> Any:
-    """Return a value without what columns cannot have; numbers of JSON that are whole stay whole.
+    """Return a value with only types that columns have; structs with too many fields become JSON, others text.
 
     Raises `DecodingError` for one that is nested too deep.
     """
@@ -110,7 +110,7 @@ def _make_column_value(value: Any, seen_fields: SeenStructFields, path: tuple[st
         raise DecodingError(f"it is nested deeper than {NESTED_MAX} levels")
     if isinstance(value, dict):
         named = {str(name): each for name, each in value.items()}
-        if not seen_fields.allow_fields(path, named.keys()):
+        if not seen_fields.try_add_fields(path, named.keys()):
             return {"json": format_json(value)}
         return {name: _make_column_value(each, seen_fields, (*path, name)) for name, each in named.items()}
     if isinstance(value, list | tuple):

@@ -134,7 +134,7 @@ class CommitNote:
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def encode_as_text(self) -> str:
-        """Return the note as a commit has it."""
+        """Return the note as the JSON text that is stored with a commit."""
         return json.dumps({NOTE: asdict(self)}, sort_keys=True)
 
 
@@ -167,7 +167,7 @@ RowsScan = Callable[[Sequence[str], OffsetWindow | None], Iterator[pa.RecordBatc
 
 
 def make_scan(dataset: ds.Dataset) -> RowsScan:
-    """Return what reads a dataset of pyarrow's."""
+    """Return a function that yields the rows of a pyarrow dataset."""
 
     def scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
         yield from dataset.to_batches(columns=list(columns), filter=make_offset_filter(window))
@@ -176,7 +176,7 @@ def make_scan(dataset: ds.Dataset) -> RowsScan:
 
 
 def make_offset_filter(window: OffsetWindow | None) -> pc.Expression | None:
-    """Return a window as a filter of pyarrow's."""
+    """Return a pyarrow expression for a partition and its range of offsets, None for all rows."""
     if window is None:
         return None
     (topic, partition), start, end = window
@@ -189,7 +189,7 @@ class ArchiveTable(Protocol):
 
     @property
     def location(self) -> str:
-        """What messages call it."""
+        """The path or the name of the table, for messages too."""
         ...
 
     def finish_interrupted_commit(self) -> None:

@@ -105,10 +105,12 @@ class LakeArchive(ABC):
         self._append_rows(table, rows_reader.read_rows(splits, totals), note)
         return totals
 
-    def _make_conflict(self, reason: object) -> ArchiveError:
+    def _make_conflict_error(self, reason: object) -> ArchiveError:
+        """Return the error that another run writes to the table at the same time."""
         return ArchiveError(f"{self.location}: another run writes to it at the same time: {reason}")
 
-    def _require_table(self) -> Any:
+    def _require_existing_table(self) -> Any:
+        """Return the library's table. Raises `ArchiveError` if it does not exist."""
         table = self._open_table()
         if table is None:
             raise ArchiveError(f"there is no table {self.location}")
@@ -181,7 +183,7 @@ class IcebergArchive(LakeArchive):
                             update.union_by_name(chunk.schema)
                     commit.append(chunk, snapshot_properties={NOTE: note.encode_as_text()})
         except CommitFailedException as error:
-            raise self._make_conflict(error) from None
+            raise self._make_conflict_error(error) from None
 
     def count_records(self) -> int:
         """Return the number of records, by the newest snapshot's summary."""
@@ -192,7 +194,7 @@ class IcebergArchive(LakeArchive):
 
     def open_scan(self) -> RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
-        table = self._require_table()
+        table = self._require_existing_table()
 
         def scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
             yield from table.scan(
@@ -214,7 +216,7 @@ def _make_iceberg_filter(window: OffsetWindow | None) -> BooleanExpression:
 
 
 def cut_into_tables(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield rows in tables of some size."""
+    """Yield rows in tables of about `CHUNK_BYTES`."""
     chunk: list[pa.RecordBatch] = []
     size_bytes = 0
     for batch in rows:
@@ -272,7 +274,7 @@ class DeltaArchive(LakeArchive):
                 ),
             )
         except CommitFailedError as error:
-            raise self._make_conflict(error) from None
+            raise self._make_conflict_error(error) from None
         except DeltaError as error:
             raise written.error or ArchiveError(f"{self.location}: {error}") from None
 
@@ -283,7 +285,7 @@ class DeltaArchive(LakeArchive):
 
     def open_scan(self) -> RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
-        return make_scan(self._require_table().to_pyarrow_dataset())
+        return make_scan(self._require_existing_table().to_pyarrow_dataset())
 
 
 class RowsForDelta:

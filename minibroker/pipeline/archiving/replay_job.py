@@ -36,7 +36,7 @@ from minibroker.pipeline.sink.task import TaskWriter
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampMs", "headers")
 
 # Yields the rows of a partition from an offset on, in pieces that are sorted and committed by themselves.
-ReadPieces = Callable[[int], Iterable[pa.Table]]
+ReadRowsByTransaction = Callable[[int], Iterable[pa.Table]]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class ReplayTask:
     commit_records: int = 100_000
 
     def make_transactional_id(self, partition: TopicPartition) -> str:
-        """Return the transactional id for an archived partition, which also has its marker."""
+        """Return the transactional id for an archived partition; the marker of its progress is committed under it."""
         prefix = self.settings.transactional_id_prefix
         return f"{prefix}-replay-{self.replay_id}-{partition}"
 
@@ -74,8 +74,10 @@ class ReplayTask:
         """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
 
-    def replay_partition(self, partition: TopicPartition, read_pieces: ReadPieces) -> ReplayedPartition:
-        """Replay an archived partition from where an earlier run ended, one transaction for each piece.
+    def replay_partition(
+        self, partition: TopicPartition, read_rows_by_transaction: ReadRowsByTransaction
+    ) -> ReplayedPartition:
+        """Replay an archived partition from where an earlier run ended, one transaction for each table of rows.
 
         Raises `WriteFailed`, and what reading raises.
         """
@@ -87,9 +89,9 @@ class ReplayTask:
             sender = make_sender(transaction, client, self.settings)
             writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
             try:
-                for piece in read_pieces(0 if marker is None else marker.value):
+                for piece in read_rows_by_transaction(0 if marker is None else marker.value):
                     if piece.num_rows:
-                        last = self._write_piece(writer, piece, done)
+                        last = self._write_transaction_rows(writer, piece, done)
                         transaction.add_marker(PositionMarker(last + 1, ""))
                         transaction.end_transaction(commit=True)
             except BaseException:
@@ -97,8 +99,8 @@ class ReplayTask:
                 raise
         return done
 
-    def _write_piece(self, writer: TaskWriter, piece: pa.Table, replayed: ReplayedPartition) -> int:
-        """Write the rows, and return the offset of the last one."""
+    def _write_transaction_rows(self, writer: TaskWriter, piece: pa.Table, replayed: ReplayedPartition) -> int:
+        """Write the rows of one transaction into it, and return the offset of the last one. Raises `WriteFailed`."""
         offsets = piece.column("offset").to_numpy()
         wrong = np.flatnonzero(np.diff(offsets) <= 0)
         if len(wrong):
@@ -114,6 +116,7 @@ class ReplayTask:
         return last
 
     def _make_rows_for_target(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
+        """Return the rows with the columns that Spark's Kafka sink takes: topic, key, value, timestamp and so on."""
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
         columns = [_get_timestamps(rows) if name == "timestamp" else rows.column(name) for name in names]
         topic = pa.repeat(pa.scalar(target, pa.string()), rows.num_rows)
@@ -121,7 +124,7 @@ class ReplayTask:
 
 
 def _get_timestamps(rows: pa.RecordBatch) -> pa.Array:
-    """Return the times in ms, null for none."""
+    """Return the times in ms since 1970, null if a record has none."""
     times = pc.divide(rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     return pc.coalesce(times, rows.column("timestampMs"))
 
@@ -206,10 +209,12 @@ class PartitionReplay:
 
     def __call__(self, archived: ArchivedPartition) -> ReplayedPartition:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
-        return self.task.replay_partition(archived.partition, lambda offset: self.iterate_pieces(archived, offset))
+        return self.task.replay_partition(
+            archived.partition, lambda offset: self.iterate_rows_by_transaction(archived, offset)
+        )
 
-    def iterate_pieces(self, archived: ArchivedPartition, next_offset: int) -> Iterator[pa.Table]:
-        """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
+    def iterate_rows_by_transaction(self, archived: ArchivedPartition, next_offset: int) -> Iterator[pa.Table]:
+        """Yield the rows of each transaction, from an offset on, sorted by it."""
         window, scan = self.part.find_offsets_to_replay(archived, next_offset), self.table.open_scan()
         at_once, size = max(self.task.commit_records, SCANNED_RECORDS), self.task.commit_records
         for start in range(window.start, window.end, at_once):

@@ -49,7 +49,7 @@ class FetchSettings:
 
     @classmethod
     def pop_from_settings(cls, settings: dict[str, str]) -> Self:
-        """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
+        """Return these settings, after removing them from `settings`. Raises `OptionError`."""
         with translate_errors():
             return cls(
                 pop_number(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
@@ -151,7 +151,7 @@ class Fetcher:
         return self._client.send(request, node_id, lowest=4 if self._read_committed else 0, highest=12)
 
     def _read_answer(self) -> Any:
-        """Return the leader's answer. Return None if the offset was lost; then a later one is next."""
+        """Return the leader's response; None if offsets are lost, of which the next fetch skips all."""
         try:
             return self._client.retry(self._read_answer_once)
         except ClientError as error:
@@ -177,6 +177,7 @@ class Fetcher:
     # Missing offsets
 
     def _skip_or_fail_out_of_range(self) -> None:
+        """Find out which offsets exist, and skip those that are lost. Raises `DataLoss` if lost ones must fail."""
         earliest = list_offsets(self._client, {self._partition: EARLIEST}, self._read_committed)[self._partition]
         latest = list_offsets(self._client, {self._partition: LATEST}, self._read_committed)[self._partition]
         if self._offset < earliest:
@@ -202,6 +203,7 @@ class Fetcher:
         return now - self._nothing_since > self._client.settings.request_timeout_ms / 1000
 
     def _skip_lost_offsets(self, until: int, reason: str) -> None:
+        """Go on at offset `until`. Raises `DataLoss` if lost offsets must fail the read."""
         if self._fail_on_data_loss:
             raise DataLoss(f"{self._format_place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
         self._start = self._offset = until

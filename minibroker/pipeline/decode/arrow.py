@@ -54,6 +54,7 @@ class RowMaker:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
     def _make_array(self, column: Any, kind: pa.DataType, count: int) -> pa.Array:
+        """Return `count` rows of an array, or of one value that all have, as this type."""
         if isinstance(column, np.ndarray):
             column = pa.array(column)
         if isinstance(column, pa.Array):
@@ -91,7 +92,7 @@ def convert_times(timestamps_ms: Int64s) -> pa.Array:
 
 
 def _make_headers(data: UInt8s, parts: HeaderParts | None, kind: pa.DataType) -> pa.Array | None:
-    """Return lists of key and value. A record without headers has null, as in Spark's own source."""
+    """Return an array with the headers of each record, as structs of key and value; null for a record without any."""
     if parts is None or len(parts.keys.start) == 0:
         return None
     offsets = np.zeros(len(parts.per_record) + 1, np.int32)

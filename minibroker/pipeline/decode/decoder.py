@@ -165,7 +165,7 @@ class _Decoder(ABC):
         return aborted & headers.is_transactional & ~headers.is_control
 
 
-def _add_one(offset: np.int64) -> int:
+def _get_offset_after(offset: np.int64) -> int:
     return min(int(offset) + 1, _MAX_OFFSET)
 
 
@@ -200,7 +200,7 @@ class RecordsDecoder(_Decoder):
         if not is_sound:
             yield from self._decode_batch_by_batch(view, headers, concerns, has_rows, origin)
             return
-        self._next_offset = _add_one(headers.last_offset[-1])
+        self._next_offset = _get_offset_after(headers.last_offset[-1])
         yield from self._pass_rows_and_report_damage(
             self._chunk_gatherer.add_batches(view, headers.select_batches(has_rows), origin)
         )
@@ -214,7 +214,7 @@ class RecordsDecoder(_Decoder):
             problem = batch_headers.find_checksum_problem(view, headers, index)
             if problem is None:
                 problem = batch_headers.find_header_problem(headers, index, self._next_offset, self._max_batch_bytes)
-                self._next_offset = _add_one(headers.last_offset[index])
+                self._next_offset = _get_offset_after(headers.last_offset[index])
             elif not is_in_range[index]:
                 problem = None
             if problem is not None:

@@ -113,6 +113,7 @@ class ChunkDecoder:
     def _read_record_fields(
         self, batches: BatchColumns, record_starts: Int64s, batch_indexes: Int64s
     ) -> tuple[FieldColumns, Bools]:
+        """Return the fields that columns need of all records, and which records are malformed."""
         headers, wanted = batches.headers, self._wanted
         has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
         is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(
@@ -191,7 +192,7 @@ def find_timestamp_types(headers: BatchHeaders) -> Int64s:
 
 
 def _repeat_for_records(batch_values: Int64s, batch_indexes: Int64s) -> Int64s | int:
-    """Return the batch number of each record: an array, or one number if all records are in the same batch."""
+    """Return the value of each record's batch: an array, or one number if all batches have the same."""
     first = int(batch_values[0])
     return first if (batch_values == first).all() else batch_values[batch_indexes]
 
@@ -306,6 +307,7 @@ class ChunkGatherer:
                 yield damage
 
     def _add_batches_at(self, headers: BatchHeaders, start: Int64s, end: Int64s, origin: DataOrigin) -> None:
+        """Add batches to the chunk, whose records are from `start` to `end` in its data."""
         places = self._decoder.places
         if not places or places[-1] != origin:
             places.append(origin)
@@ -336,6 +338,7 @@ class ChunkGatherer:
         yield from self._make_rows_of_records(found)
 
     def _make_rows_of_records(self, records_and_batches: list[tuple[Record, int]]) -> RowsOrDamage:
+        """Yield rows of pairs (record, timestamp type)."""
         if not records_and_batches:
             return
         fields = FieldColumns(

@@ -291,7 +291,7 @@ def read_record_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | in
 
 
 def _read_parts(data: UInt8s, positions: Int64s) -> tuple[RecordParts, Int64s]:
-    """Return the bytes behind a length (negative: null), and the positions after them."""
+    """Return start and length of the bytes at these positions, by the varints there, and the positions after them."""
     raw, start = read_varints(data, positions)
     length = raw >> 1
     is_null = raw & 1 != 0

@@ -194,7 +194,7 @@ class DirectorySource:
         return replace(split, place=replace(split.place, aborted=aborted))
 
     def _find_stretches(self, offsets: OffsetRange) -> list[splitting.BatchStretch]:
-        """Return the stretches where the offsets are now."""
+        """Return the batches that have these offsets now, after a file was replaced; none if the log is gone."""
         log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []

@@ -28,9 +28,10 @@ CONNECT_TIMEOUT_S: Final = 10
 
 
 def normalize_path(text: str) -> str:
-    """Return a path, `file:` URI or URL in the form of this file: without a scheme, or with the query in the scheme.
+    """Return a path, `file:` URI or URL as a path to which names of files can be appended.
 
-    So names of files can be appended to it: `s3+region=eu-central-1://bucket/logs`. It has no slash at its end.
+    A local one has no scheme. A remote one has the query of the URL in its scheme, and no slash at its end, as in
+    `s3+region=eu-central-1://bucket/logs`.
     """
     if text.startswith(LOCAL):
         return unquote(urlsplit(text).path)
@@ -42,14 +43,14 @@ def normalize_path(text: str) -> str:
 
 
 def make_url(path: str) -> str:
-    """Return such a path for a reader: as the URL from which it was made, with pyarrow's name of the scheme."""
+    """Return the URL of which `normalize_path` made a remote path; a local path stays."""
     scheme, _, place = path.partition(MARK)
     kind, _, query = scheme.partition("+")
     return f"{kind}{MARK}{place}?{query}" if is_remote(path) and query else path
 
 
 def is_remote(path: str) -> bool:
-    """Return whether such a path is in another file system."""
+    """Return whether a path of `normalize_path` is in another file system."""
     return MARK in path
 
 
@@ -106,7 +107,10 @@ class ReadingDisk(Disk):
         return list(self.list_names_and_kinds(directory)) if is_remote(directory) else super().list_names(directory)
 
     def list_names_and_kinds(self, directory: str) -> dict[str, bool]:
-        """Return the names in a directory, sorted, each with whether it is one: of an object store in one request."""
+        """Return the names in a directory, sorted, each with whether it is a directory.
+
+        An object store answers that in one request.
+        """
         if not is_remote(directory):
             return {
                 name: super(ReadingDisk, self).is_directory(f"{directory}/{name}")
@@ -158,7 +162,7 @@ def _get_info(path: str) -> FileInfo:
 
 
 def locate_path(path: str) -> tuple[FileSystem, str]:
-    """Return the file system of a remote path, and the name in it."""
+    """Return the file system of a remote path, and the path within it."""
     scheme, _, place = path.partition(MARK)
     root = place.partition("/")[0]
     system, base = make_file_system(scheme, root)
@@ -167,7 +171,7 @@ def locate_path(path: str) -> tuple[FileSystem, str]:
 
 @lru_cache(maxsize=16)
 def make_file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
-    """Return pyarrow's file system for a scheme with its query, and the name of a bucket or host in it."""
+    """Return pyarrow's file system for a scheme with its query, and the path of `root`, a bucket or host, within it."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 

@@ -108,6 +108,7 @@ def _find_complete_swaps(names: Sequence[str]) -> list[int]:
 
 
 def _make_segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
+    """Return segments with the sizes of their files, which end with `state`; without those that are gone."""
     found = []
     for base_offset in base_offsets:
         path = f"{directory}/{file_names.make_segment_name(base_offset)}"

@@ -66,7 +66,7 @@ class BatchStretch:
 
     @property
     def length_bytes(self) -> int:
-        """The number of bytes to read."""
+        """The size of the batches."""
         return self.end_position - self.position
 
 
@@ -93,7 +93,7 @@ class SegmentExtent(NamedTuple):
 
     @property
     def length_bytes(self) -> int:
-        """The number of bytes."""
+        """The size of the part."""
         return self.last.position - self.first.position
 
 
@@ -210,6 +210,7 @@ class SplitReader:
         yield from self._decoder.decode_remaining_batches()
 
     def _read_stretch(self, stretch: BatchStretch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch. If it has changed since it was planned, warn, and read what is left, or fail."""
         try:
             yield from self._read_planned_stretch(stretch)
         except DataLoss as loss:
@@ -224,6 +225,7 @@ class SplitReader:
                     logger.warning("%s", again)
 
     def _read_planned_stretch(self, stretch: BatchStretch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch that is where it was planned. Raises `DataLoss` if it is not."""
         with closing(_open_file(stretch)) as file:
             yield from self._decode_blocks(file, stretch)
 
@@ -256,18 +258,18 @@ def _open_file(stretch: BatchStretch) -> File:
     try:
         file = DISK.open_to_read(stretch.path)
     except FileNotFoundError:
-        raise DataLoss(f"{_get_planned_path(stretch)}, and the file is gone") from None
+        raise DataLoss(f"{_describe_planned_stretch(stretch)}, and the file is gone") from None
     size = file.size_bytes()
     if size < stretch.end_position:
         file.close()
-        raise DataLoss(f"{_get_planned_path(stretch)}, and the file has {size} bytes now")
+        raise DataLoss(f"{_describe_planned_stretch(stretch)}, and the file has {size} bytes now")
     if not _is_unchanged(file, stretch):
         file.close()
-        raise DataLoss(f"{_get_planned_path(stretch)}, and other batches are there now")
+        raise DataLoss(f"{_describe_planned_stretch(stretch)}, and other batches are there now")
     return file
 
 
-def _get_planned_path(stretch: BatchStretch) -> str:
+def _describe_planned_stretch(stretch: BatchStretch) -> str:
     return (
         f"{stretch.path}: offsets {stretch.start} to {stretch.end - 1} were from {stretch.position} to "
         f"{stretch.end_position} when the read was planned"

@@ -102,7 +102,7 @@ class ProducerRun(NamedTuple):
 
 
 def make_producer_run(header: BatchHeader, leader_epoch: int) -> ProducerRun:
-    """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
+    """Return what batches must share to be joined. `leader_epoch` is for old formats, which do not have one."""
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
     return ProducerRun(epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
@@ -254,7 +254,7 @@ class _DecodedRows:
 def _find_origins(
     joined_batches: list[JoinedBatches], offsets: Int64s, next_offset: int
 ) -> tuple[list[RowsOrigin], list[JoinedBatches]]:
-    """Return the origins of rows, and the stretches for the following rows, from the offset `next_offset` on."""
+    """Return who produced which rows, and the joined batches whose rows go on at `next_offset`, in the next call."""
     ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in joined_batches], side="right").tolist()
     origins = []
     start = 0
@@ -272,12 +272,12 @@ def _find_origins(
 
 
 def _get_joining_key(source: SourceBatch) -> tuple[TargetForm, int]:
-    """Return what batches must share to be encoded together."""
+    """Return what batches must share to be decoded and encoded in one call."""
     return source.target, source.header.timestamp_type
 
 
 def _find_producer(joined_batch: JoinedBatches, offset: int) -> Producer:
-    """Return the producer of the stretch's rows from `offset` on."""
+    """Return the producer of joined batches, with its sequence at this offset."""
     run, first = joined_batch.run, joined_batch.first
     if run.producer_id < 0:
         return Producer(transactional=run.is_transactional)

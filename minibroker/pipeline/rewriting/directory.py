@@ -192,7 +192,7 @@ class RewriteWorkspace:
         return lock
 
     def begin_run(self, plan: RewritePlan, settings: RewriteSettings) -> None:
-        """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
+        """Write down the plan, to recognize it in the next run. Raises `RewriteError` if another one was begun here."""
         path = f"{self._state}/plan.json"
         said = _describe_run(plan, settings)
         if self._disk.exists(path) and self._has_begun():
@@ -217,7 +217,7 @@ class RewriteWorkspace:
     # --- segments, by whichever process -----------------------------------------------------------
 
     def read_finished_segments(self, task: SegmentTask) -> list[NewSegment] | None:
-        """Return the new segments of a segment, or None if it is not done."""
+        """Return the segments that were written for this one, or None if it is not done."""
         path = self._make_done_path(task)
         if not self._disk.exists(path):
             return None
@@ -230,7 +230,7 @@ class RewriteWorkspace:
         return path
 
     def move_finished_files(self, task: SegmentTask, work_directory: str, segments: list[NewSegment]) -> None:
-        """Move the finished files of an attempt to those of the log, then note that."""
+        """Move the files of a finished attempt into the log's directory, and record the segment as done."""
         directory = self._make_log_path(task.log)
         self._disk.make_directory(directory)
         for name in self._disk.list_names(work_directory):
@@ -244,14 +244,14 @@ class RewriteWorkspace:
     # --- the end ----------------------------------------------------------------------------------
 
     def finish_log(self, plan: RewritePlan, log: str) -> None:
-        """Give a log whose segments are all done its other files, then its name. Do nothing if it has that."""
+        """Copy the other files of a log whose segments are all rewritten, and move it into the target, if not done."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
         path = self._make_log_path(log)
         for name in self._disk.list_names(f"{plan.source}/{log}"):
             if name in KEPT or name.endswith(file_names.SNAPSHOT_SUFFIX):
                 self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
-        self._write_log_name(path, log)
+        self._move_log_into_target(path, log)
 
     def copy_log(self, plan: RewritePlan, log: str) -> None:
         """Copy a log as it is, unless that is done."""
@@ -260,7 +260,7 @@ class RewriteWorkspace:
         path = self._make_log_path(log)
         self._disk.remove_tree(path)
         shutil.copytree(f"{plan.source}/{log}", path)
-        self._write_log_name(path, log)
+        self._move_log_into_target(path, log)
 
     def copy_other_files(self, plan: RewritePlan) -> None:
         """Copy the files beside the logs: identity and checkpoints, which are valid here too."""
@@ -282,7 +282,8 @@ class RewriteWorkspace:
         self._disk.remove_tree(self._state)
         self._disk.sync_directory(self.target)
 
-    def _write_log_name(self, path: str, log: str) -> None:
+    def _move_log_into_target(self, path: str, log: str) -> None:
+        """Move the directory of a finished log into the target."""
         self._disk.sync_directory(path)
         self._disk.rename(path, f"{self.target}/{log}")
 
@@ -363,7 +364,7 @@ class RewriteReport:
 
 
 def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
-    """Return the sizes of each topic, sorted, by the results of the segments."""
+    """Return the old and new size of each topic, sorted by name, by adding up its segments."""
     found: dict[str, TopicSpace] = {}
     for task, written in segments:
         space = found.setdefault(task.topic, TopicSpace(task.topic))

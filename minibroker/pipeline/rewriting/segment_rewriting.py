@@ -134,6 +134,7 @@ class SegmentRewriter:
                 self._lost_bytes = size_bytes - position
 
     def _make_epoch_finder(self) -> FindEpochAt:
+        """Return a function that finds the leader epoch of an offset in the log's checkpoint."""
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().find_epoch_at

@@ -158,6 +158,7 @@ def _is_committed(settings: SinkSettings, transaction: OpenTransaction) -> bool:
 
 
 def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
+    """Return the settings with at most `_PATIENCE_MS` for a delivery and a request."""
     patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
     client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
@@ -166,6 +167,7 @@ def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
 def _resume_transaction(
     client: Client, settings: SinkSettings, open_transaction: OpenTransaction
 ) -> sink_transaction.SinkTransaction:
+    """Return the transaction that a task has left open, with the task's producer id and epoch."""
     identity = sink_transaction.ProducerIdentity(
         open_transaction.producer_id, open_transaction.epoch, open_transaction.transactional_id
     )
@@ -200,4 +202,5 @@ def _skip_rows(
 
 
 def _encode_counts(counted: RowCounts) -> str:
+    """Return the counts as JSON, for the note of a marker."""
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})

@@ -104,7 +104,7 @@ class ProduceSender:
                 position += batch.record_count
                 if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
                     limit = f"kafka.max.request.size={self._settings.max_request_bytes}"
-                    raise self._make_refused_record(partition, some, f"{len(batch.data)} bytes exceed {limit}")
+                    raise self._make_record_refused_error(partition, some, f"{len(batch.data)} bytes exceed {limit}")
                 yield OutgoingBatch(partition, some, _FIRST_OFFSET + batch.data[len(_FIRST_OFFSET) :])
         except EncodeError as error:
             raise RecordRefused(f"{partition}: {error}") from None
@@ -193,12 +193,13 @@ class ProduceSender:
     # Errors
 
     def _fail_unless_retriable(self, batch: OutgoingBatch, code: int, detail: Any) -> None:
+        """Raise `WriteFailed` unless the batch may be sent again: retriable, and neither retries nor time are over."""
         if code in FENCED:
             raise ProducerFenced(
                 f"{batch.partition}: {get_error_name(code)}: another producer has the transactional id by now"
             )
         if code == ErrorCode.MESSAGE_TOO_LARGE:
-            raise self._make_refused_record(
+            raise self._make_record_refused_error(
                 batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes"
             )
         if not is_retriable_code(code):
@@ -216,13 +217,13 @@ class ProduceSender:
         if records:
             first = records[0]
             reason = first.batch_index_error_message or said or ""
-            return self._make_refused_record(
+            return self._make_record_refused_error(
                 batch.partition, batch.rows.slice(first.batch_index), f"{get_error_name(code)} {reason}"
             )
         return WriteFailed(f"{batch.partition}: {get_error_name(code)}" + (f" ({said})" if said else ""))
 
-    def _make_refused_record(self, partition: TopicPartition, rows: pa.RecordBatch, reason: str) -> RecordRefused:
-        """Return an error that names the first of the rows."""
+    def _make_record_refused_error(self, partition: TopicPartition, rows: pa.RecordBatch, reason: str) -> RecordRefused:
+        """Return the error that a broker refuses the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {reason.rstrip()}")

@@ -150,7 +150,7 @@ def _get_producer_settings(given_options: GivenOptions) -> dict[str, object]:
 
 
 def _get_timeout_settings(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that are also the connection's: it looks for leaders and coordinators for `max.block.ms`."""
+    """Return the producer's timeouts as those of its connection, which finds leaders within `max.block.ms`."""
     names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
     given = {name: kafka[name] for name in names if name in kafka}
     if "max.block.ms" in given:

@@ -81,12 +81,12 @@ class Partitioner:
             partitions[keyed] = hashes[keyed] % count
         turns = free & ~keyed
         if turns.any():
-            partitions[turns] = self._choose_partitions_in_turns(
+            partitions[turns] = self._choose_partitions_round_robin(
                 topic, rows.column("value").filter(pa.array(turns)), count
             )
         return partitions
 
-    def _choose_partitions_in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+    def _choose_partitions_round_robin(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
         sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
         before = self._sent_bytes.get(topic, 0)
         ends = before + np.cumsum(sizes, dtype=np.int64)
@@ -217,7 +217,7 @@ class RowsConverter:
         self.count = 0
 
     def convert_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return one batch's rows.
+        """Return the rows of a batch with the columns of `ROWS`, and count them.
 
         Raises `RecordRefused` for null topics, partitions and times below 0, and headers without a key.
         """
@@ -267,6 +267,7 @@ def _get_headers(batch: pa.RecordBatch, first_row: int) -> pa.Array:
 
 
 def _refuse_negative_numbers(name: str, numbers: pa.Array, first_row: int, signs: pa.Array | None = None) -> pa.Array:
+    """Return the numbers. Raises `RecordRefused`, naming the first row whose number (or sign) is below 0."""
     below = pc.index(pc.less(numbers if signs is None else signs, 0), True).as_py()
     if below >= 0:
         raise RecordRefused(f"row {first_row + below}: {name} {numbers[below].as_py()} is below 0")
@@ -324,7 +325,7 @@ class TaskWriter:
         self.counted = RowCounts()
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
-        """Take rows. Send all that were taken when there are enough."""
+        """Buffer rows, and send all when there are enough."""
         self.counted = self.counted.count_batch(batch)
         for partition, rows in self._partitioner.split_by_partition(self._rows.convert_rows(batch)):
             self._held.setdefault(partition, []).append(rows)
@@ -333,7 +334,7 @@ class TaskWriter:
             self.flush_rows()
 
     def flush_rows(self) -> None:
-        """Send all rows that were taken."""
+        """Send all rows that are buffered."""
         held, self._held, self._held_bytes = self._held, {}, 0
         self._sender.send_rows({partition: pa.concat_batches(rows) for partition, rows in held.items()})
 

@@ -78,7 +78,7 @@ class BatchReader(LogReader, DataSourceReader):
     """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of the tasks. Raises `OptionError` and `DataLoss`."""
+        """Return a partition for each task. Raises `OptionError` and `DataLoss`."""
         warn_of_ignored_options(self._options.ignored)
         try:
             return self._make_partitions(planning.find_batch_ranges(self._options, self._source))

@@ -35,8 +35,8 @@ class _IndexCheck:
         self._rest = len(data) % entry_type.itemsize
         self._order = kind
 
-    def _yield_problems(self, faults: Sequence[RowFault], name: str, values: Int64s) -> Iterator[Problem]:
-        """Yield a problem of each entry that has a fault. `name` and `values` are of its other field."""
+    def _iterate_entry_problems(self, faults: Sequence[RowFault], name: str, values: Int64s) -> Iterator[Problem]:
+        """Yield a problem for each faulty entry. `name` formats its offset and `values`, its other field."""
         size = self._entries.itemsize
         if self._rest:
             yield Problem(self._order, len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")
@@ -57,7 +57,7 @@ class OffsetIndexCheck(_IndexCheck):
         self._damaged_at = np.zeros(count, np.bool_)
 
     def compare_with_block(self, block: LogBlock) -> None:
-        """Look up the entries in a block."""
+        """Note which batches of a block the entries name. Call it with each block in order."""
         rows, found = _find_common_numbers(block.positions, self._positions)
         self._last_at[found] = block.headers.last_offset[rows]
         self._damaged_at[found] = ~block.sound[rows]
@@ -65,9 +65,9 @@ class OffsetIndexCheck(_IndexCheck):
         self._batch_at[found] = block.positions[rows]
 
     def iterate_problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
-        """Yield what is wrong with the entries. `damaged` means that parts of the log could not be read."""
+        """Yield what is wrong with the entries, after all blocks; `damaged` if parts of the log could not be read."""
         count = len(self._offsets)
-        behind = np.concatenate(([False], ~_is_rising(self._offsets) | ~_is_rising(self._positions)))[:count]
+        behind = np.concatenate(([False], ~_find_rises(self._offsets) | ~_find_rises(self._positions)))[:count]
         behind |= (self._offsets < self._base_offset) | (self._positions < 0)
         after = np.concatenate((self._positions[1:], [np.iinfo(np.int64).max]))[:count]
         after = np.where(after > self._positions, after, np.iinfo(np.int64).max)
@@ -83,7 +83,7 @@ class OffsetIndexCheck(_IndexCheck):
                 lambda at: f"; the batch there ends at offset {self._last_at[at]}",
             ),
         )
-        yield from self._yield_problems(faults, "offset {0}, position {1}", self._positions)
+        yield from self._iterate_entry_problems(faults, "offset {0}, position {1}", self._positions)
 
 
 class TimeIndexCheck(_IndexCheck):
@@ -99,7 +99,7 @@ class TimeIndexCheck(_IndexCheck):
         self._max_timestamp = NONE
 
     def compare_with_block(self, block: LogBlock) -> None:
-        """Look up the entries in a block."""
+        """Note which batches of a block have the entries' offsets. Call it with each block in order."""
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
@@ -115,12 +115,12 @@ class TimeIndexCheck(_IndexCheck):
         self._found |= here
 
     def iterate_problems(self, last_offset: int, *, closed: bool, damaged: bool) -> Iterator[Problem]:
-        """Yield what is wrong.
+        """Yield what is wrong with the entries, after all blocks; `damaged` if parts of the log could not be read.
 
         `closed` means that the segment is complete, so that the last entry must be the largest.
         """
         count = len(self._offsets)
-        falls = np.concatenate(([False], ~_is_rising(self._timestamps) | (np.diff(self._offsets) < 0)))[:count]
+        falls = np.concatenate(([False], ~_find_rises(self._timestamps) | (np.diff(self._offsets) < 0)))[:count]
         falls |= (self._offsets < self._base_offset) | (self._timestamps < 0)
         nowhere = ~self._found & ((self._offsets > last_offset) | (not damaged))
         other, late = self._of_batch != self._timestamps, self._so_far > self._timestamps
@@ -131,7 +131,7 @@ class TimeIndexCheck(_IndexCheck):
             (self._found & other, "timeindex-timestamp", lambda at: f"; the batch has {self._of_batch[at]}"),
             (self._found & late, "timeindex-late", lambda at: f"; the log has {self._so_far[at]} before it"),
         )
-        yield from self._yield_problems(faults, "time {1}, offset {0}", self._timestamps)
+        yield from self._iterate_entry_problems(faults, "time {1}, offset {0}", self._timestamps)
         known = int(self._timestamps[-1]) if count else NONE
         if closed and not damaged and self._max_timestamp > max(known, NONE) and not falls[-1:].any():
             detail = f"its last entry has {known}, the log {self._max_timestamp}"
@@ -147,6 +147,7 @@ def _find_common_numbers(column: Int64s, numbers: Int64s) -> tuple[Int64s, Int64
     return order[at[places]], places
 
 
-def _is_rising(column: Int64s) -> Bools:
+def _find_rises(column: Int64s) -> Bools:
+    """Return, for each value but the first, whether it is larger than the one before."""
     rises: Bools = np.diff(column) > 0
     return rises

@@ -31,7 +31,7 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 
 
 def iterate_first_fault_of_rows(faults: Sequence[RowFault]) -> Iterator[tuple[int, str, str]]:
-    """Yield row, kind and detail of the first fault of each row that has one."""
+    """Yield (row, kind, detail) of the first fault of each row that has one."""
     for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
         kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
         yield row, kind, detail(row)

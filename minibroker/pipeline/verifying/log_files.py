@@ -69,8 +69,8 @@ class PartitionPlan:
         """The log start offset, which may be within the first segment."""
         return max(self.checkpoints.get(texts.LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
 
-    def list_files_again(self) -> PartitionPlan:
-        """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
+    def refresh_file_names(self) -> PartitionPlan:
+        """Return the plan with the names of the files that exist now. Raises `FileNotFoundError`."""
         names = frozenset(
             name for name, is_directory in DISK.list_names_and_kinds(self.make_path("")).items() if not is_directory
         )
@@ -86,7 +86,7 @@ class PartitionPlan:
         )
 
     def make_plan_for_segment(self, base: int) -> PartitionPlan:
-        """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
+        """Return the plan with only the file names that the check of one segment needs, as it is sent to a task."""
         names = self.names & {file_names.make_segment_name(base) + suffix for suffix in file_names.SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
@@ -110,7 +110,7 @@ class SegmentPlan:
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether its keys are compared: a part of it was cleaned, and the check is on."""
+        """Whether its keys are to be compared: a part of it is below the clean offset, and the check is on."""
         partition = self.partition
         wanted = partition.compacted and "compaction" in partition.checks
         return wanted and self.base_offset < partition.clean_offset and self.size_bytes > 0
@@ -172,7 +172,10 @@ def plan_verification_of_directory(
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
-    stopped, coordinated = DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"), _has_coordinators(metadata, directories)
+    stopped, coordinated = (
+        DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"),
+        _has_all_coordinator_partitions(metadata, directories),
+    )
     known = PartitionPlan(root, "", "", -1, chosen, False, {}, None, stopped, in_use, coordinated)
     ids = find_expected_topic_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     partitions: list[PartitionPlan] = []
@@ -207,7 +210,7 @@ def require_known_checks(checks: Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[texts.TopicPartition, str]) -> bool:
+def _has_all_coordinator_partitions(metadata: ClusterMetadata, directories: Mapping[texts.TopicPartition, str]) -> bool:
     """Return whether all partitions of `__transaction_state` are here, by a metadata log that can be read."""
     coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
     return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
@@ -285,7 +288,7 @@ def _plan_partition_segments(partition: PartitionPlan) -> tuple[PartitionPlan, l
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:
-            plan = partition.list_files_again()
+            plan = partition.refresh_file_names()
             return plan, list_segment_plans(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
             if not DISK.exists(partition.make_path("")):

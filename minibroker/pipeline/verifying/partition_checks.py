@@ -78,6 +78,7 @@ def collect_findings(
 
 
 def _report_removed_segments(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
+    """Return a finding for each segment that retention removed during the check."""
     findings = plan.make_findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
@@ -244,10 +245,10 @@ class _PartitionChecks:
                 place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
             )
             self.findings.add_problems(index_name, wrong)
-        self._keep_transactions_open_after_segment(summary)
+        self._update_open_transactions(summary)
 
     def _ends_no_transaction(self, marker: TransactionMarker) -> bool:
-        """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
+        """Return whether a marker ends no transaction, and no records are missing that may have begun one."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states
@@ -269,7 +270,8 @@ class _PartitionChecks:
         ]
         return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
 
-    def _keep_transactions_open_after_segment(self, summary: SegmentSummary) -> None:
+    def _update_open_transactions(self, summary: SegmentSummary) -> None:
+        """Update which transactions are open by those that end and begin in a segment."""
         here = summary.transactions
         for producer_id, (opened, file) in list(self._open.items()):
             if producer_id in here.first_markers:

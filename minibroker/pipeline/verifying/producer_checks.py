@@ -116,8 +116,8 @@ class ProducerCheck:
     states: dict[int, ProducerState] = field(default_factory=dict)
     heads: dict[int, list[ProducerEvent]] = field(default_factory=dict)
 
-    def check_event(self, producer_id: int, event: ProducerEvent) -> Problem | None:
-        """Add the event. Return what is wrong with it, as far as this segment shows."""
+    def apply_and_check_event(self, producer_id: int, event: ProducerEvent) -> Problem | None:
+        """Apply an event to its producer's state. Return what is wrong with it, as far as this segment shows."""
         state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
             self._add_event_of_segment_start(producer_id, event)
@@ -198,6 +198,7 @@ def find_wrong_snapshot_entries(
 def _find_state_difference(
     entry: ProducerStateEntry, state: ProducerState | None, opened: Mapping[int, int], start: int, compacted: bool
 ) -> str:
+    """Return how a snapshot's entry differs from its producer's state by the log; empty if it does not."""
     if state is None:
         return "the log has nothing of it" if entry.last_offset >= start and not compacted else ""
     if entry.producer_epoch != state.epoch:
@@ -376,6 +377,7 @@ def read_transaction_index(
 
 
 def _explain_misplaced_entry(version: int, entry: AbortedTransaction, last_offset_before: int, end_offset: int) -> str:
+    """Return why an entry of a transaction index cannot be at its place; empty if it can."""
     if version != TRANSACTION_INDEX_VERSION or min(entry) < 0 or entry.first_offset > entry.last_offset:
         return f"an impossible entry of version {version}: {tuple(entry)}"
     if entry.last_offset <= last_offset_before:

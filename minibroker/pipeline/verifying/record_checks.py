@@ -147,7 +147,7 @@ def make_decompression_error(error: KafkaError) -> UnreadableRecords:
 
 
 def _find_header_contradictions(headers: BatchHeaders) -> tuple[RowFault, ...]:
-    """Return which fields in the headers of batches of format 2 contradict each other."""
+    """Return the faults of headers of format 2 whose fields contradict each other, by kind."""
     base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
     producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
     is_odd = (producer_id < -1) | ((producer_id >= 0) != (epoch >= 0))

@@ -56,6 +56,7 @@ def find_wrong_cleaned_records(
 
 
 def _find_cleaned_records(block: LogBlock, records: RecordsOfBlock, start_offset: int, clean_offset: int) -> Bools:
+    """Return which records have offsets that the log cleaner has passed, and are no markers."""
     in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
     cleaned: Bools = in_range & ~block.headers.is_control[records.batch]
     return cleaned
@@ -204,7 +205,7 @@ class _SegmentChecks:
             elif is_control[index]:
                 self._check_transaction_marker(block, index)
             if producer_id >= 0:
-                other = self._producers.check_event(producer_id, event)
+                other = self._producers.apply_and_check_event(producer_id, event)
             if problem is not None or other is not None:
                 self.findings.add_problems(self._log_name, filter(None, (problem, other)))
 
@@ -248,7 +249,7 @@ class _SegmentChecks:
             self.findings.add_problems(name, wrong)
 
     def make_summary(self) -> SegmentSummary:
-        """Return the facts that are kept."""
+        """Return what the checks across segments need of this one."""
         return SegmentSummary(
             self._plan.base_offset,
             self._offsets.offsets,

@@ -129,4 +129,5 @@ def make_finding_row(finding: Finding) -> dict[str, Any]:
 
 
 def _make_missing_value(name: str) -> Any:
+    """Return what a finding has in this column if it is about no partition, offset or the like: -1, or ""."""
     return -1 if name in ("partition", "offset", "position") else ""

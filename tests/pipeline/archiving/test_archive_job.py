@@ -228,9 +228,9 @@ def test_fields_of_a_struct_column_are_limited_and_further_ones_become_json(
 
 def test_the_fields_of_all_struct_columns_together_are_limited() -> None:
     shape = SeenStructFields()
-    admitted = [shape.allow_fields((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
+    admitted = [shape.try_add_fields((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
     assert admitted == [True] * 5000 + [False] * 4000
-    assert shape.allow_fields(("of0",), {"key0"})
+    assert shape.try_add_fields(("of0",), {"key0"})
 
 
 def test_a_library_missing_for_decoding_ends_the_archive_run(

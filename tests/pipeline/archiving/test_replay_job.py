@@ -144,7 +144,7 @@ def test_small_commits_share_a_scan_of_the_archive(archive: Path, monkeypatch: p
     (archived,) = [each for each in list_archived_partitions(table) if each.partition == TopicPartition("old", 0)]
     windows.clear()
     task = ReplayTask(replay_settings("broker:9092"), "r", commit_records=90)
-    pieces = list(PartitionReplay(table, task).iterate_pieces(archived, 5))
+    pieces = list(PartitionReplay(table, task).iterate_rows_by_transaction(archived, 5))
     assert [piece.num_rows for piece in pieces] == [90] * 6 + [55]
     assert windows == [OffsetWindow(archived.partition, 5, 600)]
 

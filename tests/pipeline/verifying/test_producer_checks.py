@@ -26,7 +26,7 @@ def marker(*, epoch: int = 0, offset: int = 0, missing: int = 0) -> ProducerEven
 
 def found(*events: ProducerEvent, log_start: int = 0) -> list[str]:
     check = ProducerCheck(log_start)
-    problems = (check.check_event(7, event) for event in events)
+    problems = (check.apply_and_check_event(7, event) for event in events)
     return [problem.kind for problem in problems if problem is not None]
 
 
@@ -81,7 +81,7 @@ def in_segments(*segments: list[ProducerEvent], missing: tuple[int, ...] = ()) -
     total = 0
     for number, events in enumerate(segments):
         check = ProducerCheck()
-        problems |= {check.check_event(7, event) for event in events}
+        problems |= {check.apply_and_check_event(7, event) for event in events}
         total += missing[number] if missing else 0
         problems |= {*check_first_events_of_segment(states, check, total, 0)}
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
@@ -103,6 +103,6 @@ def test_missing_segments_excuse_sequence_gaps() -> None:
 def test_the_check_keeps_little_state_of_a_segment_with_many_markers() -> None:
     check = ProducerCheck()
     for offset in range(1000):
-        check.check_event(7, marker(offset=offset))
+        check.apply_and_check_event(7, marker(offset=offset))
     assert len(check.heads[7]) == 2
     assert in_segments([data(0)], [marker(offset=n) for n in range(1, 9)], [data(1, offset=9)]) == []
