@@ -81,7 +81,7 @@ def delete_each_by_name(names: Iterable[str], delete: Callable[[str], None], as_
 
 
 def get_all_topics(client: Client) -> dict[str, Any]:
-    """Return all topics by name, as Metadata describes them; a request for one could create it."""
+    """Return all topics by name, as Metadata describes them; a request for one by name could create it."""
     return {topic.name: topic for topic in client.retry(lambda: client.fetch_metadata(None)).topics}
 
 

@@ -127,7 +127,7 @@ def _get_parameter_name(parameter: click.Parameter) -> str:
 
 
 def _suggest_option(option: str, context: click.Context | None) -> str:
-    """Return what was probably meant by an option that a command does not have."""
+    """Return the end of a message about an unknown option: what was probably meant, or where the help is."""
     if context is None:
         return ""
     command = context.command

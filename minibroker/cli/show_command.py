@@ -189,7 +189,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
 
 
 def _iterate_field_remarks(row: FieldRow, usual_versions: str) -> Iterator[str]:
-    """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
+    """Yield remarks like "nullable" or "tag 3". The default counts if the field is missing or an unsent tag."""
     if row.nullable:
         yield "nullable"
     if row.compact:

@@ -104,7 +104,7 @@ def parse_module(path: str, text: str) -> JavaScriptModule:
 
 
 def _declare_import(match: re.Match[str]) -> str:
-    """Return what an import declares: names, or the whole module."""
+    """Return the pattern that a JavaScript `const` declares for an import: a name, or names in braces."""
     if match["all"] is not None:
         return str(match["all"])
     if match["default"] is not None:

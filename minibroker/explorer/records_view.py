@@ -178,7 +178,7 @@ def make_record_routes(broker: Broker) -> Routes:
         if content is None:
             raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
         headers = AS_FILE | {"content-length": str(sum(map(len, content)))}
-        return Answer(_yield_pieces_in_turns(content), kind="application/octet-stream", headers=headers)
+        return Answer(_iterate_pieces_with_pauses(content), kind="application/octet-stream", headers=headers)
 
     _add_routes_by_offset(broker, routes)
     return routes
@@ -197,8 +197,8 @@ def _add_routes_by_offset(broker: Broker, routes: Routes) -> None:
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
 
-async def _yield_pieces_in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces, and let others go on between them."""
+async def _iterate_pieces_with_pauses(pieces: list[Bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces of at most `PIECE_BYTES`, and let the event loop run after each."""
     for piece in pieces:
         for at in range(0, len(piece), PIECE_BYTES):
             yield bytes(piece[at : at + PIECE_BYTES])

@@ -51,7 +51,7 @@ def open_source(options: ReadOptions) -> LogSource:
 
 
 def make_read_request(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
-    """Return what a task reads of its split."""
+    """Return what a task needs to know to read its split: the table, the columns, and what to do about damage."""
     return ReadRequest(options.table, tuple(columns), options.mode, options.fail_on_data_loss, options.verify_crc)
 
 
@@ -147,7 +147,7 @@ class Log:
         return TopicSelection(assigned=tuple(assigned))
 
     def find_ranges(self, source: LogSource) -> list[OffsetRange]:
-        """Return the part of each partition that exists and is wanted; none is empty."""
+        """Return the range of offsets to read of each partition; none is empty."""
         bounds = source.find_bounds(source.list_partitions())
         earliest = {partition: each.earliest for partition, each in bounds.items()}
         latest = {partition: each.latest for partition, each in bounds.items()}

@@ -204,13 +204,13 @@ def list_options_without_meaning(options: Mapping[str, str], *, writing: bool = 
 
 
 def drop_ignored_options(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str, str]:
-    """Return the other options. Names may be in any case."""
+    """Return the options that are not ignored. Names may be in any case."""
     left_out = {name.lower() for name in ignored}
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 
 def warn_of_ignored_options(ignored: Iterable[str]) -> None:
-    """Log the names of such options, in one line."""
+    """Log a warning with the names of options that are ignored, in one line."""
     names = ", ".join(ignored)
     if names:
         log.warning("ignored, as without meaning here: %s", names)

@@ -76,7 +76,7 @@ class Decoder:
     def decode(
         self, data: bytes | None, headers: Headers = (), *, is_key: bool = False, time_limit_s: float | None = None
     ) -> Any:
-        """Return what a key or a value means: null is None. Raises DecodingError, also if it takes longer."""
+        """Return a decoded key or value, None for null. Raises DecodingError, also after `time_limit_s`."""
         if data is None:
             return None
         record = read_schema_id(data, headers, is_key=is_key)
@@ -107,7 +107,7 @@ class GivenDecoder:
         self._schema = _parse_schema(WireSchema(kind, text, {}))
 
     def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
-        """Return what a key or a value means, whatever its headers say: null is None. Raises DecodingError."""
+        """Return a key or value decoded by the given schema, None for null. Raises DecodingError."""
         return None if data is None else _decode_data(self._kind, self._schema, FramedData(0, data, FIRST_MESSAGE))
 
 

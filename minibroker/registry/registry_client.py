@@ -80,7 +80,7 @@ class RegistryClient:
         return f"cannot connect to {self._base}: {getattr(reason, 'strerror', None) or reason}"
 
     def fetch_list(self, *path: str, query: Mapping[str, object]) -> list[Any]:
-        """Return a list that the registry answers in parts, or at once if it knows no parts. Raises RequestFailed."""
+        """Return a list that the registry answers in pages, or at once if it knows none. Raises RequestFailed."""
         found: list[Any] = []
         while True:
             part = self.send_request("GET", *path, query={**query, "offset": len(found)})

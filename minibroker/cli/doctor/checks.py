@@ -104,7 +104,7 @@ def examine_server(
     network: BlockingNetwork,
     clusters: dict[Address, str] | None = None,
 ) -> Findings:
-    """Examine a server, step by step.
+    """Yield what is found about a server: its port, protocol, login, advertised addresses and clock.
 
     `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. `clusters` gets the id of the
     server's cluster. Raises SettingError.

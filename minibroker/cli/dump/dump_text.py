@@ -123,7 +123,7 @@ def make_record_line(found_record: FoundRecord, decoded_record: DecodedKeyAndVal
 
 
 def format_decoded_record(decoded_record: DecodedKeyAndValue) -> str:
-    """Return what a record means: its key, if that is a message, and its value."""
+    """Return a decoded record as text: its key, if that is a message, and its value."""
     key, value = decoded_record
     parts = [] if key is None else [_format_decoded_message(key)]
     return ", ".join([*parts, "tombstone" if value is None else _format_decoded_message(value)])

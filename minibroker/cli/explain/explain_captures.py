@@ -61,7 +61,7 @@ def _select_captured_pairs(connections: list[Connection], selection: PairSelecti
 
 
 def _select_saved_pairs(explain_input: ExplainInput, selection: PairSelection) -> list[NumberedPair]:
-    """Return what a proxy or a journal has saved, by its numbers there."""
+    """Return the selected requests and responses that a proxy or a journal has saved, with their numbers there."""
     from minibroker.proxy.flows import FlowError, parse_exchanges
 
     if selection.port is not None:

@@ -105,7 +105,7 @@ def _decode_base64(text: str) -> bytes | None:
 
 
 def explain_bytes(explain_input: ExplainInput, meaning: InputMeaning) -> Iterator[Explanation]:
-    """Yield what the bytes are, but for captures. Raises click.UsageError if that cannot be found out."""
+    """Yield the explanation of each message, file or batch, but not of captures. Raises click.UsageError."""
     from minibroker.protocol.explaining.fragments import explain_fragment
     from minibroker.protocol.explaining.messages import explain_records, explain_requests
     from minibroker.protocol.explaining.parts import Explanation

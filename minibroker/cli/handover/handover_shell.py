@@ -128,7 +128,7 @@ def _write_lines(texts: Iterable[str]) -> str:
 
 
 def _write_topic_commands(topic: HandoverTopic) -> Iterator[str]:
-    """Yield what creates a topic; configs that `kafka-topics` would split at `=` are set afterwards."""
+    """Yield the commands for a topic; configs that `kafka-topics` would split at `=` are set after its creation."""
     simple = {name: value for name, value in topic.configs.items() if value and "=" not in value}
     sizes = f'--partitions={topic.partitions} --replication-factor="${{REPLICATION_FACTOR:-{topic.replicas}}}"'
     configs = [f"--config={quote(f'{name}={value}')}" for name, value in simple.items()]

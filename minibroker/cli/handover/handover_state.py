@@ -87,7 +87,7 @@ def collect_state(client: Client, source: str) -> HandoverState:
 
 
 def _read_list_if_supported(read_list: Any) -> list[Any]:
-    """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
+    """Return what `read_list` returns; an empty list if the cluster has no authorizer or does not know the request."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
 
@@ -142,7 +142,7 @@ def _list_resources_with_configs(client: Client) -> dict[int, list[str]]:
 
 
 def _select_changed_configs(kind: int, resource: str, entries: list[Any], left_out_notes: list[str]) -> dict[str, str]:
-    """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
+    """Return configs that were set at run time; note secrets, and those that Apache Kafka lacks, as left out."""
     from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
     from minibroker.broker.configs.settings_values import format_setting_value
 

@@ -44,7 +44,7 @@ def make_server_options(*other_flags: str) -> Callable[[Callable[..., Any]], Cal
 
 
 def make_properties_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds options NAME=VALUE that can be repeated, as a tuple of pairs in the argument `properties`."""
+    """Return a decorator that adds options NAME=VALUE, as a tuple of pairs in the argument `properties`."""
     return click.option(*names, "properties", metavar="NAME=VALUE", type=parse_assignment, multiple=True)
 
 

@@ -130,7 +130,7 @@ def _select_topics(options: ReadOptions) -> set[str]:
 
 
 def _make_decoder(source: pipeline_shared.LogToRead, registry: str | None) -> Any:
-    """Return what decodes values, by the schemas of a registry, or of the log's own topic `_schemas`."""
+    """Return a decoder of values, with the schemas of a registry, or of the log's own topic `_schemas`."""
     if registry is None:
         return None
     from minibroker.pipeline.archiving.archive_decoding import ValueDecoder

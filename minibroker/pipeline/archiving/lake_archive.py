@@ -68,7 +68,7 @@ class LakeArchive(ABC):
 
     @abstractmethod
     def _iterate_notes(self, table: Any) -> Iterator[str | None]:
-        """Yield what the commits of a table note, the newest first; None where that is nothing."""
+        """Yield the text of each commit's note, the newest first; None for a commit without one."""
 
     @abstractmethod
     def _append_rows(self, table: Any, rows: Iterator[pa.RecordBatch], note: CommitNote) -> None:
@@ -250,7 +250,7 @@ class DeltaArchive(LakeArchive):
         return [each.name for each in table.schema().fields]
 
     def _iterate_notes(self, table: DeltaTable) -> Iterator[str | None]:
-        """Yield those of recent commits, then those of all. Delta keeps a commit's metadata for 30 days by default."""
+        """Yield the notes of recent commits, then of all. Delta keeps a commit's metadata for 30 days by default."""
         for limit in (RECENT_COMMITS, None):
             yield from (commit.get(NOTE) for commit in table.history(limit))
 

@@ -93,7 +93,7 @@ class SegmentExtent(NamedTuple):
 
     @property
     def length_bytes(self) -> int:
-        """The size of the part."""
+        """The size of the extent."""
         return self.last.position - self.first.position
 
 

@@ -171,7 +171,7 @@ class BatchConverter:
         self.expansion = 1.0
 
     def convert_batches(self, sources: list[SourceBatch]) -> Iterator[Bytes]:
-        """Yield what becomes of some consecutive batches, in the order of the log."""
+        """Yield the converted batches, in order, that take the place of consecutive ones of the log."""
         rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
         for (target, timestamp_type), some in groupby(sources, _get_joining_key):
             if target.way in ENCODED:

@@ -42,7 +42,7 @@ class TaskRowsWriter:
         self._settings = settings
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Run in a task: write its rows of a batch. Raises `WriteFailed`, also outside of tasks."""
+        """Write a task's rows, and return what the driver needs to commit them. Raises `WriteFailed`."""
         context, settings = TaskContext.get(), self._settings
         if context is None:
             raise WriteFailed("rows are written by Spark's tasks, and this is none")
@@ -54,7 +54,7 @@ class TaskRowsWriter:
         return TaskMessage(delivery.write_exactly_once(settings, iterator, transactional_id, number, task))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
-        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
+        """Abort open transactions, in the driver, when a task or the commit has failed; its message is None."""
         delivery.abort_transactions(self._settings, list_open_transactions(messages))
 
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
@@ -66,7 +66,7 @@ class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
     """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Run in the driver when all tasks have finished."""
+        """Commit the transactions of all tasks, in the driver, when they have finished."""
         warn_of_ignored_options(self._settings.ignored)
         delivery.commit_transactions(self._settings, list_open_transactions(messages))
 
@@ -108,7 +108,7 @@ class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
         return _get_property(context, QUERY_ID), int(_get_property(context, BATCH_ID))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Run in the driver when all tasks of a micro-batch have finished."""
+        """Commit the transactions of all tasks of a micro-batch, in the driver, when they have finished."""
         if batchId == 0:
             warn_of_ignored_options(self._settings.ignored)
         delivery.commit_transactions(self._settings, list_open_transactions(messages))

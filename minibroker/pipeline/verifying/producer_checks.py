@@ -390,7 +390,7 @@ def _explain_misplaced_entry(version: int, entry: AbortedTransaction, last_offse
 def find_missing_index_entries(
     entries: Sequence[AbortedTransaction], aborts: Iterable[TransactionMarker]
 ) -> Iterator[Problem]:
-    """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
+    """Yield a problem for each abort marker, with its first offset from the log, that has no entry."""
     indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
     for marker in aborts:
         if marker.first_offset >= 0 and (marker.producer_id, marker.offset) not in indexed:

@@ -142,7 +142,7 @@ def get_decompressed_payload(block: LogBlock, index: int) -> Bytes:
 
 
 def make_decompression_error(error: KafkaError) -> UnreadableRecords:
-    """Return what to report of records that were not decompressed; those that are merely large are not wrong."""
+    """Return the error to report for records that cannot be decompressed; it is no damage if they are too large."""
     return UnreadableRecords("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
 
 

@@ -54,7 +54,7 @@ class RepairStep(NamedTuple):
 
 
 def plan_repair(path: str, engine: Engine | None = None) -> list[RepairStep]:
-    """Return what to do for a log directory. Raises `OptionError`, `OSError`."""
+    """Return the steps that repair a log directory. Raises `OptionError`, `OSError`."""
     plan = plan_verification_of_directory(path)
     if any(os.path.abspath(path) != each.root for each in plan.partitions):
         raise OptionError(f"{path} is the directory of one partition: name the log directory")

@@ -27,6 +27,6 @@ class LoopSlices:
 
 
 async def yield_to_loop_after_large_text(size_bytes: int) -> None:
-    """Let others go on between two steps on a large text, each of which is a call that cannot be interrupted."""
+    """Let others run between two calls on a text, if it is large, as neither can be interrupted."""
     if size_bytes > LARGE_BYTES:
         await asyncio.sleep(0)

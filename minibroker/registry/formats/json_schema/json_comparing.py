@@ -95,7 +95,7 @@ class SchemaComparison:
         self._finder = PatternFinder(budget)
 
     def compare_all(self, original: Schema, update: Schema) -> SchemaChanges:
-        """Return all changes. Raises ComparisonTooLarge."""
+        """Return all changes from `original` to `update`. Raises ComparisonTooLarge."""
         while True:
             changes = self.compare_assuming_pairs_in_progress_compatible(original, update)
             if not self.refute_wrong_assumptions():

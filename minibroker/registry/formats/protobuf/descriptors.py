@@ -115,7 +115,7 @@ def parse_file(proto: FileDescriptorProto) -> File:
 
 
 def _make_message_parser(syntax: str) -> Callable[[DescriptorProto], Message]:
-    """Return what makes a message of a descriptor."""
+    """Return a function that makes the model's message of a descriptor."""
 
     def make_message(proto: DescriptorProto) -> Message:
         one_ofs = [OneOf(each.name) for each in proto.oneof_decl]
@@ -349,7 +349,7 @@ def _parse_label(label: str) -> FieldDescriptorProto.Label.ValueType:
 
 
 def _iterate_ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tuple[int, int]]:
-    """Return the ranges of statements, with both their ends; those of fields end at the largest number."""
+    """Yield (first, last) of each range of numbers in statements, which may have names, too."""
     for statement in statements:
         for value in statement:
             if not isinstance(value, str):

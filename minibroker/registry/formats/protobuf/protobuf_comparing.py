@@ -105,7 +105,7 @@ def compare_files(
     updated_names: ProtoNames,
     budget: ComparingBudget | None = None,
 ) -> list[ProtoChange]:
-    """Return all changes. Raises ComparisonTooLarge."""
+    """Return all changes from `original` to `update`. Raises ComparisonTooLarge."""
     comparison = _FileComparison(budget or ComparingBudget())
     if original.package != update.package:
         comparison.changes.append(ProtoChange("PACKAGE_CHANGED", ()))

@@ -112,7 +112,7 @@ def _convert_single_value(field: Any, value: Any, budget: DecodingBudget) -> Any
 
 
 def _make_json_form(message: Message) -> Any:
-    """Return what JSON has for a message. Raises InvalidData if it has nothing, as for a time in the year 10,000."""
+    """Return a well-known type, such as Timestamp, as protobuf's JSON. Raises InvalidData, as for the year 10,000."""
     try:
         return json_format.MessageToDict(message)
     except ValueError as error:

@@ -25,7 +25,7 @@ class ProtoWords:
         self.depth = 0
 
     def raise_invalid_schema(self, message: str) -> NoReturn:
-        """Raise InvalidSchema, with the place."""
+        """Raise InvalidSchema with the current line and column."""
         line = self.text.count("\n", 0, self.place) + 1
         column = self.place - self.text.rfind("\n", 0, self.place)
         raise InvalidSchema(f"Syntax error in :{line}:{column}: {message}")
