@@ -42,14 +42,14 @@ def complete_messages(context: click.Context, parameter: click.Parameter, incomp
 
 
 def complete_broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of a broker's settings, as in NAME=VALUE."""
+    """Return the names of a broker's settings, each with "=" behind it."""
     from minibroker.broker.configs.settings_table import SETTINGS
 
     return _filter_by_prefix(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
 
 
 def complete_topic_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of a topic's settings, as in NAME=VALUE where a value belongs to it."""
+    """Return the names of a topic's settings, with "=" behind them where a value belongs to it."""
     from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 
     end = "" if parameter.name == "deleted" else "="

@@ -88,7 +88,7 @@ def serve(
             first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
             first["until_stdin_closes"] = until_stdin_closes
             if metrics_tls:
-                _check_tls(settings, metrics_port, security or settings["test.security"])
+                _check_metrics_tls(settings, metrics_port, security or settings["test.security"])
             wishes: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
             wishes |= {"explorer": explorer, "users": _parse_passwords(logins)}
             if any(wishes.values()) or any(name.startswith("test.") for name in settings.static_texts):
@@ -136,8 +136,8 @@ def _warn_of_open_listeners(settings: Settings) -> None:
         LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
 
 
-def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
-    """Raise InvalidOptions if there are no metrics, or no TLS for them."""
+def _check_metrics_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
+    """Raise InvalidOptions for `--metrics-tls` without `--metrics-port`, or without a listener with TLS."""
     from minibroker.broker.configs.listeners import make_broker_listeners
 
     if metrics_port is None:

@@ -170,7 +170,7 @@ def _read_payload(data: bytes, position: int, header: BatchHeader) -> tuple[byte
 
 
 def _iterate_records(payload: bytes, header: BatchHeader, *, is_whole: bool) -> Iterator[Record]:
-    """Yield the records in a payload; of one that is cut off, unless `is_whole`, what is there."""
+    """Yield the records of a payload; unless `is_whole`, also the beginning of the last one, which is cut off."""
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     position = 0
     for _ in range(header.record_count):

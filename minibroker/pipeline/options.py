@@ -408,6 +408,7 @@ def _parse_isolation_level(given_options: GivenOptions) -> IsolationLevel:
 
 
 def _parse_trigger_delay(given_options: GivenOptions) -> int:
+    """Return `maxTriggerDelay` in ms, or its default."""
     text = given_options.get_text("maxTriggerDelay")
     return DEFAULT_MAX_TRIGGER_DELAY_MS if text is None else parse_duration_ms("maxTriggerDelay", text)
 
@@ -429,6 +430,7 @@ def _refuse_default_position(position: Position, default_offset: int, word: str)
 
 
 def _check_trigger(options: ReadOptions) -> None:
+    """Raise `OptionError` if `minOffsetsPerTrigger` is larger than `maxOffsetsPerTrigger`."""
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger {least} is more than maxOffsetsPerTrigger {most}")

@@ -122,7 +122,7 @@ def examine_server(
 
 
 def _find_unused_settings(settings: Mapping[str, str]) -> Findings:
-    """Say which settings of a login have no effect, as security.protocol is one without."""
+    """Yield a warning if there are settings `sasl.*`, and security.protocol is without SASL."""
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).strip().upper()
     given = sorted(name for name in settings if name.startswith("sasl."))
     if given and not protocol.startswith("SASL_"):
