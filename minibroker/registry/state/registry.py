@@ -207,7 +207,6 @@ class Registry:
         deleted: bool = False,
         latest_only: bool = False,
     ) -> StoredSchema | None:
-        """Return the version of a subject with this schema, or None. Raises RegistryError."""
         if not new_schema.text.strip():
             return None
         try:
@@ -253,7 +252,6 @@ class Registry:
         return None
 
     async def _make_comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
-        """Return a text that is equal for schemas that differ only in order and contracts, cached by GUID."""
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored_schema(state, schema)
@@ -452,7 +450,6 @@ def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
 
 
 def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
-    """Return the latest version of the subject that a reference names, or LATEST if it has none."""
     latest = state.find_latest_version(qualify_subject_within_context(subject, reference.subject))
     return LATEST if latest is None else latest.version
 
