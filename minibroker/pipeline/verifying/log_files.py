@@ -172,10 +172,8 @@ def plan_verification_of_directory(
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
-    stopped, coordinated = (
-        DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"),
-        _has_all_coordinator_partitions(metadata, directories),
-    )
+    stopped = DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}")
+    coordinated = _has_all_coordinators(metadata, directories)
     known = PartitionPlan(root, "", "", -1, chosen, False, {}, None, stopped, in_use, coordinated)
     ids = find_expected_topic_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     partitions: list[PartitionPlan] = []
@@ -210,7 +208,7 @@ def require_known_checks(checks: Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-def _has_all_coordinator_partitions(metadata: ClusterMetadata, directories: Mapping[texts.TopicPartition, str]) -> bool:
+def _has_all_coordinators(metadata: ClusterMetadata, directories: Mapping[texts.TopicPartition, str]) -> bool:
     """Return whether all partitions of `__transaction_state` are here, by a metadata log that can be read."""
     coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
     return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
