@@ -119,7 +119,7 @@ class _Tokens:
         return "".join(found)
 
     def _read_escape(self) -> str:
-        """Return what stands for the characters behind a backslash: up to three octal digits, or one character."""
+        """Return the character that an escape means: up to three octal digits, or one character."""
         found = OCTAL.match(self._text, self._at)
         if found is not None:
             self._at = found.end()

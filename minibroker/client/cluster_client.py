@@ -282,7 +282,7 @@ class ClusterClient:
     async def _send_to_node(
         self, message: Message, node: NodeOrAddress, lowest: int, highest: int, timeout_ms: int
     ) -> SentRequest:
-        """Send a request to a node. A failure is kept in what is returned, for `wait` to raise."""
+        """Send a request to a node. The returned request keeps a failure, which `wait` raises."""
         api = get_api_name(message.api_key)
         try:
             link = await self._open_link(node, timeout_ms / 1000)

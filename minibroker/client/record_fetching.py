@@ -205,7 +205,7 @@ class AbortedProducers:
         self._producers: set[int] = set()
 
     def is_aborted_or_control(self, header: BatchHeader, data: Any, position: int) -> bool:
-        """Return whether a batch has no records for applications: markers, and what was aborted."""
+        """Return whether consumers skip a batch: control records, or records of an aborted transaction."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._producers.add(self._coming.pop()[1])
         if header.magic < MAGIC:

@@ -150,7 +150,7 @@ class RecordWriter:
             self._formats = self._formats[1:]
 
     def _send_batch_once(self, partition: int, records: list[Record]) -> SentRequest:
-        """Send a batch to the partition's leader. A failure is kept in what is returned."""
+        """Send a batch to the partition's leader. The returned request keeps a failure."""
         magic, lowest, highest = self._formats[0]
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
@@ -170,6 +170,7 @@ class RecordWriter:
         return self._client.send(request, leader, lowest=lowest, highest=highest)
 
     def _make_batch(self, partition: int, records: list[Record], magic: int) -> memoryview:
+        """Return the records in the format `magic`, with producer id and sequence if there is an identity."""
         if self._identity is None:
             numbered = (record._replace(offset=number) for number, record in enumerate(records))
             return memoryview(build_records_in_format(numbered, magic, compression=self._codec))

@@ -103,7 +103,7 @@ class MemoryServer:
         self.port, self.factory = port, factory
 
     def close(self) -> None:
-        """Accept no more connections; those that there are go on."""
+        """Accept no more connections; open ones stay."""
         self._network.remove_server(self)
 
     def is_serving(self) -> bool:

@@ -124,7 +124,7 @@ def list_message_names() -> list[str]:
 
 
 def summarize_message(message: type[Message]) -> str:
-    """Return what a message is, in one line."""
+    """Return the first line of what is known about a message: what it is for."""
     return (message.__doc__ or "").partition("\n")[0]
 
 

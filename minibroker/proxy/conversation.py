@@ -270,7 +270,7 @@ class Conversation:
             self._has_tokens = True
 
     def _resume_after_held_request(self) -> None:
-        """Go on with the requests behind one that was held."""
+        """Process the requests behind one that a hook has held."""
         self._held = None
         self._proxy.call_soon(self._resume_reading)
 
@@ -354,7 +354,7 @@ class Conversation:
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
 
     def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:
-        """Pass a part of an answer on, behind all earlier ones."""
+        """Send a piece of an answer to the client, after all earlier answers."""
         pending = self._passing
         if pending is None:
             self.client.write(data)
@@ -490,7 +490,7 @@ class Conversation:
         return size_bytes
 
     def _close_both_sides(self) -> None:
-        """Close both sides once the client has got what was written, and drop the requests behind."""
+        """Close both sides once the client has got what was written, and drop the requests that wait."""
         self._is_ending = self.client.splitter.held = True
         dropped = [*self._pending]
         self._pending.clear()

@@ -36,7 +36,7 @@ class ConversationReceiver(Protocol):
         """Expect the pieces of an answer."""
 
     def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:
-        """Take a part of an answer."""
+        """Send a piece of an answer to the client, after all earlier answers."""
 
 
 class ClientFrameReceiver:

@@ -85,7 +85,7 @@ class ExchangeRecording:
             self._is_enough.set()
 
     def close(self) -> None:
-        """Write what waits, and end. Raises OSError if something could not be written."""
+        """Write the queued exchanges, and close. Raises OSError if something could not be written."""
         self._queue.put(None)
         self._is_enough.set()
         self._thread.join()

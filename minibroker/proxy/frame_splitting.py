@@ -53,7 +53,7 @@ class FrameReceiver(Protocol):
         """Expect the pieces of a frame. Its head is in the first one, too."""
 
     def process_frame_piece(self, data: bytes, *, is_last: bool) -> None:
-        """Take a part of a frame."""
+        """Process a piece of a frame that is not collected."""
 
     def pass_bytes_without_frames(self, data: bytes) -> None:
         """Take bytes of a stream that has no frames, or none any more."""
@@ -107,14 +107,14 @@ class FrameSplitter:
         return scratch
 
     def process_received_bytes(self, scratch: memoryview, count: int) -> None:
-        """Take the bytes at the start of what `get_buffer` has returned."""
+        """Process the first `count` bytes of the buffer that `get_buffer` has returned."""
         if self._whole and not self.held:
             self._count_filled_bytes(count)
         else:
             self.process_bytes(scratch[:count])
 
     def process_bytes(self, data: memoryview) -> None:
-        """Take the next bytes of the stream, which are copied."""
+        """Process the next bytes of the stream, which are copied."""
         if self._backlog:
             self._backlog += data
             if self.held:
@@ -126,13 +126,13 @@ class FrameSplitter:
             self._backlog += data[position:]
 
     def resume_after_hold(self) -> None:
-        """Go on after a hold."""
+        """Split the bytes that have waited for the end of a hold."""
         self.held = False
         if self._backlog:
             self.process_bytes(memoryview(b""))
 
     def pass_incomplete_frame(self) -> None:
-        """Pass on what there is of a frame whose rest will never come."""
+        """Pass on the bytes of a frame whose rest will never come."""
         collected = bytes(self._whole[: self._filled_bytes] if self._whole else self._collected or b"")
         self.close()
         self.is_plain = True
@@ -168,7 +168,7 @@ class FrameSplitter:
         return position
 
     def _begin_frame(self, data: memoryview, position: int) -> int:
-        """Pass on a frame that is here whole, or begin to collect one. Return the position after it."""
+        """Pass on a whole frame, or begin to collect one. Return the position after the bytes that were used."""
         if len(data) - position >= SIZE.size:
             size = _read_size(data, position)
             stop = position + SIZE.size + size
@@ -199,7 +199,7 @@ class FrameSplitter:
         return min(SIZE.size + max(_read_size(collected_bytes), 0), HEAD_BYTES)
 
     def _count_filled_bytes(self, count: int) -> None:
-        """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
+        """Count bytes that were put into the memory of a collected frame; pass it on once it is whole."""
         self._filled_bytes += count
         if self._filled_bytes == len(self._whole):
             frame = cast(bytearray, self._whole.obj)

@@ -96,7 +96,7 @@ def _make_handshake_packets(stream: TcpStream, at_us: int) -> Iterator[bytes]:
 
 
 def _make_packets_of_frame(stream: TcpStream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
-    """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
+    """Return the packets of a frame. The stream's `sent_bytes` count it at once, so that others may follow."""
     before = list(stream.sent_bytes)
     stream.sent_bytes[sender] += _SIZE.size + len(frame)
     return _split_into_packets(stream.ends, sender, frame, at_us, before)

@@ -142,7 +142,7 @@ class Proxy(ServedObject):
     # --- life -------------------------------------------------------------------------------------
 
     def _set_loop(self, loop: BrokerLoop) -> None:
-        """Take the loop. Raises RuntimeError if there is one."""
+        """Set the loop to serve on. Raises RuntimeError if the proxy was started before."""
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
@@ -374,7 +374,7 @@ class RenewedConversation(Protocol):
         """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
 
     def release_requests(self) -> None:
-        """Send what was held."""
+        """Send the requests that were held."""
 
 
 async def reauthenticate_in_time(

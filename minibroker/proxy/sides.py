@@ -110,7 +110,7 @@ class ProxySide(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
 
     def resume_splitting(self) -> None:
-        """Go on with what waits in its splitter."""
+        """Split the bytes that wait in its splitter."""
         self.splitter.resume_after_hold()
         if not self.splitter.is_full:
             self.resume_reading("backlog")

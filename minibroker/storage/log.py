@@ -202,7 +202,7 @@ class Log(LogEnd):
         self.close_without_flush()
 
     def close_without_flush(self) -> None:
-        """Close the files as they are. What is pending fails."""
+        """Close the files as they are. Pending batches fail."""
         lost, self.pending = self.pending, PendingBatches()
         lost.mark_written_or_failed(
             KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed.")

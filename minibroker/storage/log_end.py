@@ -323,7 +323,7 @@ class LogEnd:
             self._roll_segment()
 
     def _remove_partial_write(self) -> None:
-        """Remove what a failed append or roll has left, which the next start would take for damage."""
+        """Remove the bytes of a failed append or roll, which the next start would take for damage."""
         if self._torn:
             self._check_online()
             if self._active.base_offset != self.log_end_offset:

@@ -100,7 +100,7 @@ class LogStateFiles(UnsyncedFiles):
         super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted), names_synced=names_synced)
 
     def open_unsynced_files(self) -> tuple[list[File], list[str]]:
-        """Write what could not be written before, and return the files and directories to sync."""
+        """Write files whose last write has failed, and return the files and directories to sync."""
         self.aborted.write_missing_entries()
         return super().open_unsynced_files()
 
@@ -117,7 +117,7 @@ class LogStateFiles(UnsyncedFiles):
         self.aborted.write_entry_counts(self._directory, base_offsets)
 
     def remove_files_before(self, first_base_offset: int) -> None:
-        """Remove what belongs to segments before the first one.
+        """Remove the state files of deleted segments. The first one left begins at this offset.
 
         The epochs are written by the next flush or `close`: a start removes those before the log start offset.
         """

@@ -53,7 +53,7 @@ class LogSegments:
         del self.all[index], self.base_offsets[index]
 
     def find_slice_of_adjacent_segments(self, adjacent_segments: Sequence[Segment]) -> slice:
-        """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
+        """Return the slice of `all` with these segments. Raises `ValueError` if they are not neighbours, or gone."""
         index = self.all.index(adjacent_segments[0])
         place = slice(index, index + len(adjacent_segments))
         if self.all[place] != list(adjacent_segments):
@@ -134,7 +134,7 @@ class LogSegments:
 
 
 def _make_lost_records_error(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
-    """Return the error for what follows the readable end (position, offset) of a segment.
+    """Return the error for a read behind the readable end (position, offset) of a segment.
 
     As in Kafka, it is CORRUPT_MESSAGE if there is the head of a batch that is too small to be one.
     """

@@ -173,7 +173,7 @@ def _set_timestamps(
 def _restore_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
-    """Return a batch with bit 7 set, with the attributes of its records put in again.
+    """Return a batch with bit 7 set, with the attributes of its records restored.
 
     The bit says that they are missing only if the topic has ever stored batches without them. Otherwise it has no
     meaning, as in Kafka, and is cleared.

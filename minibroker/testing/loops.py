@@ -241,7 +241,7 @@ class ServedObject(LoopOwner):
                 self._close_event_loop()
 
     def _set_loop(self, loop: BrokerLoop) -> None:
-        """Take the loop. Raises RuntimeError if there is one."""
+        """Set the loop to serve on. Raises RuntimeError if there is one."""
         raise NotImplementedError
 
     async def _start_serving(self) -> None:

@@ -109,7 +109,7 @@ def kafka(request: pytest.FixtureRequest, _kafka_start: StartBroker) -> Broker:
 
 
 def _fail_without_traceback(work: Callable[[], Made]) -> Made:
-    """Return the result of `work`. If what the marker or `kafka_settings` say is wrong, fail without a traceback."""
+    """Return the result of `work`; fail without a traceback if the marker or `kafka_settings` are wrong."""
     from minibroker.testing.loops import EXPECTED
 
     try:

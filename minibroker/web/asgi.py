@@ -113,7 +113,7 @@ def _make_headers(answer: Answer) -> dict[str, str]:
 
 
 async def _send_pieces(pieces: AsyncIterator[bytes], incoming_body: IncomingBody, send: Send) -> None:
-    """Send what comes until it ends, or the client leaves."""
+    """Send the pieces of a body until they end, or the client leaves."""
 
     async def send_all_pieces() -> None:
         async for piece in pieces:

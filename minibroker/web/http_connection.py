@@ -38,7 +38,7 @@ class WriteFlowControl:
 
     @property
     def is_writing_paused(self) -> bool:
-        """Whether what was written waits."""
+        """Whether writers must wait, as the client reads too slowly."""
         return not self._writable.is_set()
 
     def pause(self) -> None:
@@ -99,7 +99,7 @@ class HttpConnection(asyncio.Protocol):
         self.handle_events()
 
     def handle_events(self) -> None:
-        """Handle what the client has sent, up to the end of a request that is not answered yet."""
+        """Handle requests, bodies and their ends as h11 reads them, until a request is not answered yet."""
         while not self.transport.is_closing():
             try:
                 event = self.parser.next_event()
@@ -215,7 +215,7 @@ class RequestCycle:
         self.changed.set()
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Return the next part of the body, or that the client is gone or has its answer."""
+        """Return an ASGI message: the next part of the body, or that the client is gone or has its answer."""
         connection = self._connection
         if connection.parser.they_are_waiting_for_100_continue and not connection.transport.is_closing():
             connection.write_events([h11.InformationalResponse(status_code=100, headers=[])])
@@ -232,7 +232,7 @@ class RequestCycle:
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send the head of the answer, or a part of its body; wait while the client does not read."""
+        """Send the head or a part of the body that an ASGI message has; wait while the client does not read."""
         connection = self._connection
         await connection.flow.wait_until_writable()
         if self.is_disconnected or connection.transport.is_closing():

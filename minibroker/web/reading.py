@@ -73,7 +73,7 @@ def read_struct_from_texts(source: str, texts: Mapping[str, str], kind: Any) -> 
 
 
 def _format_mistake(source: str, error: str, kind: Any, value: Any) -> str:
-    """Return what is wrong with a value, and where it is."""
+    """Return the message about an invalid value: where it is, and what is wrong with it."""
     match = AT.fullmatch(error)
     assert match is not None
     what = match["what"]
@@ -99,15 +99,15 @@ def _get_value_at_path(value: Any, steps: list[str]) -> Any:
     return value
 
 
-def _explain_mistake(value_name: str, kind: Any, steps: list[str]) -> str:
-    """Return what is wrong as people say it."""
-    if found := WRONG_TYPE.fullmatch(value_name):
+def _explain_mistake(mistake: str, kind: Any, steps: list[str]) -> str:
+    """Return what is wrong with a value in words for people, from msgspec's."""
+    if found := WRONG_TYPE.fullmatch(mistake):
         return f"must be {_translate_type_names(found[1])}"
-    if found := WRONG_SIZE.fullmatch(value_name):
+    if found := WRONG_SIZE.fullmatch(mistake):
         return f"must be {_translate_type_names(found[1])} {found[2]}"
-    if value_name.startswith(WRONG_VALUE):
+    if mistake.startswith(WRONG_VALUE):
         return f"must be {_list_choices(kind, steps)}"
-    return value_name
+    return mistake
 
 
 def _translate_type_names(text: str) -> str:

@@ -114,7 +114,7 @@ class Route:
 
     @cached_property
     def return_type(self) -> Any:
-        """The type of what is returned, None for nothing."""
+        """The type that the function returns, None for nothing."""
         if self.status == 204:
             return None
         if self.answer is not None and not isinstance(self.answer, str):

@@ -114,7 +114,7 @@ def _explain_batch(cursor: PartCursor, name: str, explain_record: ExplainRecord)
 
 
 def _explain_header_field(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
-    """Add the part of a header's field, a number with this `struct` code."""
+    """Add the part of a field of the header, a number with this `struct` format letter."""
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(_PACKINGS[code])
         if name in _TIMES:
@@ -167,7 +167,7 @@ def _explain_records(cursor: PartCursor, fields: dict[str, ExplainedPart], expla
 
 
 def _decompress_payload(cursor: PartCursor, part: ExplainedPart, compressed: bytes, codec: int) -> str:
-    """Decompress a part's payload; return why only its beginning, "" if all of it. Raises UnreadablePart."""
+    """Decompress a part's payload. Return why it ends early, "" if it does not. Raises UnreadablePart."""
     pieces: list[Bytes] = []
     stopped = ""
     try:
@@ -226,7 +226,7 @@ class _RecordsExplainer:
 
 
 def _explain_zigzag(cursor: PartCursor, name: str, type_: str) -> ExplainedPart:
-    """Add the part of a varint or varlong, as `type_` says."""
+    """Add the part of a number in zigzag encoding; `type_` is "varint" or "varlong"."""
     with cursor.add_part(name, type_) as part:
         part.value = _read_varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
     return part

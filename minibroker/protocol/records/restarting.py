@@ -130,7 +130,7 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
 
 
 def _is_record_start_in_window(window: ByteWindow, body_position: int) -> bool:
-    """Return whether the start of the record at `body_position` is at hand."""
+    """Return whether the window has the whole start of the record at `body_position`."""
     left = len(window.data) - body_position
     return left >= _START_BYTES or (window.ended and left > 0)
 

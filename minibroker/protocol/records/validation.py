@@ -235,7 +235,7 @@ class _RecordsCheck:
         return self._largest
 
     def _check_newly_scanned_records(self) -> Steps[None]:
-        """Check the timestamps and keys that the scan has found since the last call, while the records are at hand."""
+        """Check timestamps and keys of the records scanned since the last call, while their bytes are in memory."""
         scan, header, rules = self._scan, self._header, self._rules
         index, position = self._noted
         if scan.index > index:
@@ -308,7 +308,7 @@ class _RecordsCheck:
         self._remember_wrong_offset_delta(record.offset - self._header.base_offset)
 
     def _make_error_of_next_record(self, message: str, extent: RecordExtent | None = None) -> Steps[InvalidRecords]:
-        """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
+        """Return the error for the malformed next record. Raises that of the data behind it, if it is corrupt."""
         index, size = self._scan.index, (yield from self._window.skip_and_count_remaining_bytes(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"

@@ -116,7 +116,7 @@ class BatchWalker:
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
     def read_batch_or_damage_at(self, position: int) -> FoundBatch | SkippedBytes:
-        """Return what is at `position`, which must not be the end.
+        """Return the batch at `position`, or the bytes to skip there. It must be before the end.
 
         A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """

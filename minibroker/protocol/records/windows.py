@@ -86,7 +86,7 @@ class ByteWindow:
         return self.end
 
     def find_record_extent(self, position: int) -> RecordExtent | None:
-        """Return the extent of the record at `position` of `data`, by its length; None if too little is at hand.
+        """Return the extent of the record at `position` of `data`; None if more must be read for its length.
 
         Raises `MalformedVarint`, also if the data ends within the length.
         """

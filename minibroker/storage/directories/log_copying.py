@@ -137,7 +137,7 @@ class LogCopy:
         return [os.path.basename(path) for paths in self._unsynced_indexes.values() for path in paths]
 
     def copy_last_appends(self) -> None:
-        """Copy what was appended since the work on the tail. Append nothing until the copy replaces the log."""
+        """Copy what was appended since the tail was copied. Append nothing until the copy replaces the log."""
         assert self._tail is not None
         self._copy_appends_since(self._tail)
 

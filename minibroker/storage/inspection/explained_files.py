@@ -88,7 +88,7 @@ def _explain_fixed_size_entries(cursor: PartCursor, layout: EntryLayout, start: 
 
 
 def _explain_number(cursor: PartCursor, name: str, code: str) -> ExplainedPart:
-    """Add the part of a number with this `struct` code."""
+    """Add the part of a number with this `struct` format letter."""
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(Struct(f">{code}"))
     return part
@@ -116,7 +116,7 @@ def _explain_entries(cursor: PartCursor, layout: EntryLayout, inspected: Inspect
 
 
 def _explain_snapshot_head(cursor: PartCursor) -> None:
-    """Explain what is before the entries of a producer snapshot."""
+    """Explain the version, the checksum and the count of a producer snapshot."""
     _, crc, _ = (_explain_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"

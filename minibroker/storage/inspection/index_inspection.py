@@ -122,7 +122,7 @@ def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Inspe
 
 
 def _find_transaction_problem(entry: TransactionEntry, last: TransactionEntry | None) -> tuple[str, str] | None:
-    """Return what was expected and what was found of an entry, None if it is right."""
+    """Return (expected, found) if an entry is wrong, None if it is right."""
     if entry.version != TRANSACTION_INDEX_VERSION:
         return f"version {TRANSACTION_INDEX_VERSION}", f"{entry.version}"
     if entry.producer_id < 0:

@@ -49,7 +49,7 @@ class _IndexEntries(Generic[AnyEntry]):
         self.next: AnyEntry | None = next(self._entries, None)
 
     def remove_next_entry(self) -> AnyEntry:
-        """Return the next entry, and go on to the one behind it."""
+        """Return the next entry, and move on to the one after it."""
         entry = self.next
         assert entry is not None
         self.next = next(self._entries, None)

@@ -22,7 +22,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def mark_failed_sync(disk: Disk, directory: str) -> None:
-    """Create the marker file. If that fails, only a restart of the machine shows what is on the disk."""
+    """Create the marker file of a failed sync. Without it, only a restart of the machine shows what is on the disk."""
     path = f"{directory}/{FAILED_SYNC}"
     try:
         disk.open(path, create=True).close()

@@ -113,6 +113,6 @@ def find_damage_beyond_torn_write(file: File, position: int, end: int) -> str | 
 
 
 def _has_blank_sector(position: int, batch: bytes) -> bool:
-    """Return whether a part of the batch that one sector contains has only zeros."""
+    """Return whether the part of the batch in one sector of the disk has only zeros."""
     starts = range(-(position % SECTOR_BYTES), len(batch), SECTOR_BYTES)
     return any(not any(batch[max(start, 0) : start + SECTOR_BYTES]) for start in starts)

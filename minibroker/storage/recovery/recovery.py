@@ -463,7 +463,7 @@ class _LogOpening:
             self._sync_truncated_segment(segment)
 
     def _check_is_torn(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
-        """Raise `LostRecords` unless a crash has torn what is about to be removed."""
+        """Raise `LostRecords` unless a crash has torn the data that is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
             damage = find_damage_beyond_torn_write(segment.file, problem.position, segment.size_bytes)

@@ -170,7 +170,7 @@ def _make_franz_go_config(access: ClientAccess) -> dict[str, Any]:
 
 
 def _make_token_options(access: ClientAccess) -> dict[str, str | None]:
-    """Return a token for a library that takes a function, and what a function needs to get others."""
+    """Return a token, and where a library's token function gets others."""
     assert access.tokens is not None
     endpoint, scope, token = access.tokens
     own = _make_credential_fields("client_id", "client_secret", access)

@@ -325,7 +325,7 @@ class EmbeddedBroker(ServedObject):
     # --- on the loop ------------------------------------------------------------------------------
 
     def _set_loop(self, loop: BrokerLoop) -> None:
-        """Take the loop, and create the directory. Raises RuntimeError if there is a loop."""
+        """Set the loop to serve on, and create the directory. Raises RuntimeError if there is a loop."""
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")

@@ -39,7 +39,7 @@ class RegistryHost(Protocol):
 
     @property
     def reset_callbacks(self) -> list[Callable[[], None]]:
-        """Return what is called after a reset."""
+        """Return the callbacks that are called after a reset."""
 
     @property
     def journal(self) -> Journal:

@@ -206,7 +206,7 @@ class Emulation(Interceptor):
     def _limit_announced_versions_to_release(
         self, response: Any, unstable_versions: Mapping[ApiKey, int], levels: Mapping[str, int]
     ) -> None:
-        """Announce what the release, with its unstable versions and these levels, and this broker both have."""
+        """Leave only versions and levels in an ApiVersions answer that the release and this broker both have."""
         announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)

@@ -170,7 +170,7 @@ def is_release_or_newer(release: str, first: str) -> bool:
 
 @cache
 def list_unstable_versions(release: str) -> dict[ApiKey, int]:
-    """Return the versions that a release serves only with `unstable.api.versions.enable`, as far as they are here."""
+    """Return the versions that a release serves only with `unstable.api.versions.enable`, if this broker has them."""
     if release == "4.1":
         return dict.fromkeys((ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), 10) | {ApiKey.INIT_PRODUCER_ID: 6}
     return {ApiKey.INIT_PRODUCER_ID: 6} if is_release_or_newer(release, "4.2") else {}

@@ -206,7 +206,7 @@ class Rule:
 
 
 def _parse_field_annotation(hint: Any) -> tuple[tuple[Any, ...], FaultArgument]:
-    """Return the types that a field of `Rule` takes, without None, and what is declared of it."""
+    """Return the types that a field of `Rule` takes, without None, and its `FaultArgument`."""
     kinds, word = get_args(hint)
     return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 

@@ -217,7 +217,7 @@ def _set_unknown_values(answer: Any, version: int) -> None:
 
 
 def _copy_names_of_subjects(answer: Any, request_part: Any) -> None:
-    """Copy into the answer what the request calls its subjects."""
+    """Copy the names of topics, partitions, groups and other subjects from the request."""
     names = {field.name for field in _list_fields_with_types(answer.__class__)}
     if isinstance(request_part, str):
         for name in KEY_FIELDS:

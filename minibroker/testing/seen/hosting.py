@@ -31,11 +31,11 @@ class InterceptedHost(Protocol):
 
     @property
     def reset_callbacks(self) -> list[Callable[[], None]]:
-        """Return what is called on the loop after a reset."""
+        """Return the callbacks that are called on the loop after a reset."""
 
     @property
     def event_listeners(self) -> list[Callable[[str, str], None]]:
-        """Return what is called on the loop with what a test does."""
+        """Return the callbacks that are told on the loop what a test does."""
 
     def notify_event_listeners(self, kind: str, text: str) -> None:
         """Tell the event listeners what a test does. Call it on the loop."""

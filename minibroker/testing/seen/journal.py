@@ -178,7 +178,7 @@ class Journal(Interceptor):
             self._count_bytes(len(exchange.answer_bytes))
 
     def add_mark(self, kind: str, text: str) -> None:
-        """Note what a test does, if the journal is on."""
+        """Add a mark for an action of a test, if the journal is on."""
         self._marks_made += 1
         self.marks.append(JournalMark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
 

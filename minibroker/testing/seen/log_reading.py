@@ -131,7 +131,7 @@ def _iterate_records(
 
 
 def make_record(partition: Partition, header: BatchHeader, record: StoredRecord) -> Record:
-    """Return a record of a batch with what the partition knows of it."""
+    """Return a record of a batch, with its topic, its partition and the state of its transaction."""
     sequence = -1
     if header.base_sequence >= 0:
         sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE

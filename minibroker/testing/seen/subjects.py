@@ -51,7 +51,7 @@ def find_topic_name(struct: Any, get_topic_name: GetTopicName) -> str | None:
 
 
 def find_partition_index(value: Any) -> int | None:
-    """Return the partition that a value in a topic's struct stands for: a number, or a struct with one; else None."""
+    """Return the partition index that a value in a topic's struct is, or has as a field; None if neither."""
     if isinstance(value, int):
         return value
     for name in PARTITION_NUMBERS:

@@ -74,7 +74,7 @@ def list_dead_letters(cluster: Broker, group: str) -> list[DeadLetter]:
 
 
 def _read_headers(record: Record) -> dict[str, str]:
-    """Return what the headers of a dead letter say; the last ones count, if it stands for another dead letter."""
+    """Return the headers about a dead letter; the last ones count, if it stands for another dead letter."""
     return {
         key.removeprefix(PREFIX): (value or b"").decode() for key, value in record.headers if key.startswith(PREFIX)
     }

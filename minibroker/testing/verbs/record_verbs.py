@@ -208,7 +208,7 @@ class RecordVerbs(WaitVerbs):
 
 
 def _check_config_names(configs: Mapping[str, str]) -> None:
-    """Raise KafkaError(INVALID_CONFIG) for what is neither a config of topics nor an argument, with what was meant."""
+    """Raise KafkaError(INVALID_CONFIG) for an unknown topic config or argument, with a similar name."""
     from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 
     for name in configs.keys() - TOPIC_SETTINGS.keys():

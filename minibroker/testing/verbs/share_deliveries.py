@@ -96,7 +96,7 @@ class DeliveryHistory:
         return self._known.get(key, (0, ()))[1]
 
     def _apply_state_record(self, record: Record) -> None:
-        """Fold a record in as the coordinator does, but keep what is before the start offset."""
+        """Apply a record to the state batches as the coordinator does, but keep those before the start offset."""
         from minibroker.broker.share.states import ShareKey, combine_state_batches, parse_state_batches
         from minibroker.protocol.messages.share_state_records import (
             ShareSnapshotKey,
