@@ -41,7 +41,7 @@ class GivenOptions:
         return name.lower() in self._options
 
     def get_remaining_options(self) -> dict[str, str]:
-        """Return the options that nobody has asked for."""
+        """Return the options that no other method was asked for."""
         return {name: value for name, value in self._options.items() if name not in self.known}
 
     def get_text(self, name: str) -> str | None:
@@ -414,7 +414,7 @@ def _parse_trigger_delay(given_options: GivenOptions) -> int:
 
 
 def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:
-    """Refuse ranges from the end, or to the beginning, as Spark's own source does. Planning refuses those behind."""
+    """Raise `OptionError` for a start at the end, or an end at the beginning, as Spark's own source does."""
     for position, edge, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
         if position is not None and position.unit == "offset":
             _refuse_default_position(position, edge, word)

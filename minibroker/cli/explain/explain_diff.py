@@ -37,7 +37,7 @@ def list_differences(first_parts: list[ExplainedPart], second_parts: list[Explai
 
 
 def _map_paths_to_texts(parts: list[ExplainedPart], is_single: bool) -> dict[str, str]:
-    """Return the text of each part by its path, such as `topics[0].name`; numbered messages if there are several."""
+    """Return the text of each part by its path, such as `topics[0].name`; several messages are numbered."""
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
         found.update(_iterate_paths_and_texts(part, part.name if is_single else f"{part.name} {index + 1}"))

@@ -18,7 +18,7 @@ _ASSIGNED: Final = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)
 
 
 def make_server_options(*other_flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds `--bootstrap-server`, `--command-config` and `--command-property`, as argument `bootstrap`.
+    """Return a decorator that adds `--bootstrap-server`, `--command-config` and more, as argument `bootstrap`.
 
     Other names that end with `config` are of files, and those that end with `property` of settings; the rest are of
     servers.

@@ -136,7 +136,7 @@ def convert_to_offset_or_time(place: PartitionPlace | None) -> int | datetime | 
 
 
 def _choose_topics(archived: list[ArchivedPartition], topics: tuple[str, ...]) -> list[ArchivedPartition]:
-    """Return the archived records of the topics, of all if none are named."""
+    """Return the archived partitions of these topics, or all if none are named. Raises click.ClickException."""
     found = {each.partition.topic for each in archived}
     for topic in topics:
         if topic not in found:

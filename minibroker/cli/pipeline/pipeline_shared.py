@@ -202,7 +202,7 @@ class DirectoryType(click.Path):
 
 
 def make_path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
-    """Return what adds `--path`, an existing directory, as argument `path`; with `urls`, also of other file systems."""
+    """Return a decorator that adds `--path`, a directory, as argument `path`; with `urls`, also a remote one."""
     return click.option("--path", metavar="DIR", type=DirectoryType(urls=urls), required=required, help=help)
 
 
@@ -276,7 +276,7 @@ def make_job_error(message: str) -> click.ClickException:
 
 
 def add_archive_options(help: str) -> Callable[[Command], Command]:
-    """Return what adds `--format` and `--catalog`, as arguments `table_format` and `catalog`, for `locate_archive`."""
+    """Return a decorator that adds `--format` and `--catalog`, as arguments `table_format` and `catalog`."""
     choice = click.Choice(FORMATS)
     catalog = make_assignments_option(
         "--catalog",

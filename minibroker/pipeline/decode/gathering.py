@@ -255,7 +255,7 @@ class ChunkGatherer:
                 yield from self.decode_gathered_batches()
 
     def decode_gathered_batches(self, data: UInt8s | None = None) -> RowsOrDamage:
-        """Decode what was gathered and copied, or else is in `data`."""
+        """Yield the rows of the gathered batches, whose bytes are in the chunk, or else in `data`."""
         held, self._held, self._held_bytes = self._held, [], 0
         if self._parts:
             self._decoder.data = np.frombuffer(b"".join((*held, _PADDING)), np.uint8) if data is None else data
@@ -274,7 +274,7 @@ class ChunkGatherer:
     def _gather_or_decode_plain_batches(
         self, view: memoryview, headers: BatchHeaders, origin: DataOrigin
     ) -> RowsOrDamage:
-        """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
+        """Decode uncompressed batches in place if they are half a chunk or more; else copy them into the chunk."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         if not self._parts and 2 * (last - first) >= self._chunk_bytes:
             self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, origin)

@@ -384,7 +384,7 @@ class _TimeSearch:
         return False
 
     def _find_offset_in_batch(self, position: int, header: BatchHeader, next_offset: int) -> int | None:
-        """Return the first matching record of a batch.
+        """Return the offset of the first matching record of a batch, or None.
 
         Return the start of a damaged batch, so that a reader finds the damage.
         """

@@ -126,7 +126,7 @@ class SinkTransaction:
         self.identity.producer_id, self.identity.epoch = answer.producer_id, answer.producer_epoch
 
     def fetch_marker(self) -> PositionMarker | None:
-        """Return the newest marker of ended transactions.
+        """Return the newest marker of ended transactions, or None.
 
         While an open transaction has a marker, it is unknown: `init_producer_id` aborts such a transaction.
         """

@@ -262,7 +262,7 @@ class _SegmentChecks:
 
 
 def _iterate_producer_events(block: LogBlock, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, ProducerEvent]]:
-    """Return (producer id, event) of some batches. Markers have no sequence."""
+    """Yield (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]
     first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])

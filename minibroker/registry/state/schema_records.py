@@ -164,7 +164,7 @@ def make_context_entry(context: str) -> Entry:
 
 
 def make_tombstone(key: Key) -> Entry:
-    """Return the record that takes back another one."""
+    """Return the record without a value that deletes the one with this key."""
     return _encode_key(key), None
 
 

@@ -138,7 +138,7 @@ class SchemaState:
         )
 
     def has_subjects(self, subject: str | None, deleted: bool) -> bool:
-        """Return whether there is such a subject, with `deleted` also one whose versions are all deleted."""
+        """Return whether the subject, or any in a context, has a version; with `deleted` a deleted one counts."""
         return any(deleted or self.has_live_version(name) for name in self.iterate_matching_subjects(subject))
 
     def has_live_version(self, subject: str) -> bool:

@@ -64,7 +64,7 @@ class _AvroReader:
         return len(self._data) - self._place
 
     def read_value(self, schema: AvroType) -> Any:
-        """Return a value."""
+        """Return the next value, of this type. Raises InvalidData."""
         self._values.count_values()
         plain = self._plain.get(schema.kind)
         if plain is not None:

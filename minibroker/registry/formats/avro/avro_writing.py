@@ -145,7 +145,7 @@ def _convert_default(avro_type: AvroType, value: Any) -> Any:
 
 
 def _convert_inner_default(avro_type: AvroType, value: Any) -> Any:
-    """Return what Java makes of a value within a default; what it would fail with stays."""
+    """Return what Java makes of a value within a default; a value that it would reject stays."""
     found = _convert_default(avro_type, value)
     return value if found is _NOTHING else found
 
