@@ -218,7 +218,7 @@ class OpenFiles:
 
     @contextlib.contextmanager
     def _close_for_a_while(self, path: str) -> Iterator[list[_OpenFile]]:
-        """Close the files at or below a path for a while, and yield them; the caller opens them again."""
+        """Close the files at or below a path during the block, and yield them; the caller opens them again."""
         with contextlib.ExitStack() as locked:
             files = [file for file in list(self._files.values()) if file.is_below_path(path)]
             for file in files:
@@ -230,6 +230,7 @@ class OpenFiles:
 
 
 def _open_file(path: str, flags: int) -> int:
+    """Open a file, and return its descriptor."""
     return os.open(path, flags, 0o644)
 
 
@@ -240,6 +241,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _lock_file(path: str) -> int | None:
+    """Lock a file, and return its descriptor, None if it is locked already."""
     import fcntl
 
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -350,7 +352,7 @@ def make_secret_file(content: bytes) -> Iterator[str]:
 
 
 def reserve_memory(size_bytes: int) -> mmap:
-    """Return zeros in memory that the system provides as it is written to. Needs as many addresses at once."""
+    """Return zeroed memory, of which the system provides a page when it is first written to."""
     import mmap
 
     if sys.platform == "win32":

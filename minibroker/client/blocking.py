@@ -192,7 +192,7 @@ class BlockingNetwork:
         return SocketLink(connected, self.make_connection(Address(host, port), settings))
 
     def make_connection(self, address: Address, settings: ClientSettings) -> Connection:
-        """Return the state of a new connection."""
+        """Return the protocol state for a new connection to this address."""
         return Connection(settings.client_id, settings.max_frame_bytes)
 
 

@@ -49,7 +49,7 @@ async def negotiate_and_authenticate(
 
 
 async def reauthenticate(link: NetworkLink, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Authenticate again on an open connection, whose answers are all for `link`. Raises one of `FAILURES`."""
+    """Authenticate again on an open connection, on which nobody else awaits an answer. Raises one of `FAILURES`."""
     await _choose_mechanism_and_authenticate(
         _make_request_sender(link, settings, network, timeout_s), link, settings, network
     )

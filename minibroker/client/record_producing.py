@@ -207,7 +207,7 @@ class RecordWriter:
         return False
 
     def _await_acknowledgement(self, batch: OutgoingBatch, timeout_ms: int) -> int | None:
-        """Return the first offset of a batch that was written, None if that is not told. Raises `ClientError`."""
+        """Return the first offset of a batch that was written, None if the broker tells none. Raises `ClientError`."""
         if isinstance(batch.sent.error, ClientError):
             raise batch.sent.error
         if self._acks == 0 and batch.sent.error is None:

@@ -40,7 +40,7 @@ class TracedNetwork(BlockingNetwork):
         return link
 
     def make_connection(self, address: Address, settings: ClientSettings) -> Connection:
-        """Return the state of a new connection."""
+        """Return the protocol state for a new connection to this address, which traces requests and answers."""
         return TracedConnection(address, settings, self._trace_line)
 
 

@@ -49,7 +49,7 @@ class LabError(Exception):
 
 def write_lab(folder: Path, pyodide: Path) -> int:
     """Write the folder of the lab; return how many bytes its files have. Raises LabError, OSError."""
-    wheels = _check_pyodide_files(pyodide)
+    wheels = _list_pyodide_wheels(pyodide)
     (folder / "pyodide").mkdir(parents=True, exist_ok=True)
     for name in (*PYODIDE, *(each.name for each in wheels)):
         shutil.copy(pyodide / name, folder / "pyodide" / name)
@@ -68,8 +68,8 @@ def write_lab(folder: Path, pyodide: Path) -> int:
     return sum(path.stat().st_size for path in _list_files(folder))
 
 
-def _check_pyodide_files(pyodide: Path) -> list[Path]:
-    """Return the wheels beside Pyodide. Raises LabError if something is missing."""
+def _list_pyodide_wheels(pyodide: Path) -> list[Path]:
+    """Return the wheels beside Pyodide. Raises LabError if they or other files are missing."""
     missing = [name for name in (*PYODIDE, LIBRARY, *PACKED) if not (pyodide / name).is_file()]
     if missing:
         raise LabError(f"{pyodide} has no {missing[0]}: give a folder with the files of the npm package pyodide")
@@ -81,7 +81,7 @@ def _check_pyodide_files(pyodide: Path) -> list[Path]:
 
 
 def _read_module(path: str) -> str:
-    """Return a module of the page: the lab's own, or the explorer's, whose list of views has another name there."""
+    """Return the JavaScript of a module of the page, the lab's own or the explorer's."""
     own = STATIC / path
     if own.is_file():
         return own.read_text("utf-8")

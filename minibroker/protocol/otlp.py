@@ -144,7 +144,7 @@ def _iterate_nested_messages(data: memoryview, field_number: int) -> Iterator[me
 
 
 def _iterate_limited_fields(data: memoryview) -> Iterator[Field]:
-    """Yield the fields of a message that has few."""
+    """Yield the fields of a message. Raises MalformedMetrics if there are too many."""
     count = 0
     for field in _iterate_fields(data):
         count = _require_few_fields(count)

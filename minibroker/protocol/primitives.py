@@ -125,7 +125,7 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def read_string_length(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Read the varint of a compact string's length (plus 1) that takes more than one byte."""
+    """Return a compact string's length (plus 1), a varint of several bytes, and the position after it."""
     length, position = read_unsigned_varint(data, position)
     if length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length - 1} bytes, and {MAX_STRING_BYTES} is the most")

@@ -76,7 +76,7 @@ class FunctionSource:
         return name
 
     def make_default_expression(self, value: Any) -> str:
-        """Return an expression for a default."""
+        """Return the Python expression of a field's default."""
         if value == ZERO_UUID:
             return self.bind_object_to_name("ZERO_UUID", ZERO_UUID)
         return repr(value)

@@ -98,7 +98,7 @@ class PendingRequest:
 
     @property
     def key(self) -> int:
-        """Return the API, as a route does. Frames stay valid here while a hook holds a request."""
+        """Return the API key, as statistics name it. Frames stay valid here while a hook holds a request."""
         return self.api_key
 
     @property
@@ -113,7 +113,7 @@ class PendingRequest:
 
     @property
     def context(self) -> PendingRequest:
-        """Return itself: the statistics take it for a call."""
+        """Return itself, as statistics read the attributes of a call's context."""
         return self
 
     @property

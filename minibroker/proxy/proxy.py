@@ -380,7 +380,7 @@ class RenewedConversation(Protocol):
 async def reauthenticate_in_time(
     conversation: RenewedConversation, link: LoopLink, settings: ClientSettings, clock: Clock
 ) -> None:
-    """Log in again each time, until the task is cancelled. Raises one of `FAILURES`."""
+    """Log in again whenever the session is about to expire, until cancelled. Raises one of `FAILURES`."""
     network = LoopNetwork()
     while link.expires_s < float("inf"):
         is_due = asyncio.Event()

@@ -40,7 +40,7 @@ class AgedSegment(Protocol):
     def size_bytes(self) -> int: ...
 
     def get_largest_timestamp(self) -> int:
-        """Return it in ms since 1970. This may read the file, so it is only called if necessary."""
+        """Return the largest timestamp of a record, in ms since 1970. This may read the file."""
 
 
 class LogExtent(NamedTuple):

@@ -194,7 +194,7 @@ class Segment:
         self._loaded = True
 
     def has_room_for_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Return whether batches may be appended, or a new segment must begin. An empty one has no size limit."""
+        """Return whether a batch fits, so that no new segment must begin. An empty one has no size limit."""
         if not self.indexes.fits_relative_offset(last_offset):
             return False
         if self.size_bytes == 0:

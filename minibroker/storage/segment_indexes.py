@@ -344,7 +344,7 @@ class SegmentIndexes:
             self.times.write_file()
 
     def mark_files_outdated(self) -> None:
-        """Assume that there are files with other content, which a power cut may bring back."""
+        """Assume index files with old content on the disk, so that all is written and synced again."""
         for index in (self.offsets, self.times):
             index.is_changed, index.is_short = True, False
 

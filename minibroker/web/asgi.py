@@ -56,7 +56,7 @@ class IncomingBody:
                 return b"".join(parts)
 
     async def is_over(self) -> bool:
-        """Return whether nothing of the body is left, after reading a little: clients send it before they listen."""
+        """Return whether the whole body has come, after reading a little more: clients send it before they listen."""
         if not (self._is_whole or self._is_given_up or self._needs_leave):
             with suppress(RequestRefused, TimeoutError):
                 async with asyncio.timeout(STRANGERS_SECONDS):

@@ -41,7 +41,7 @@ class TimeSpan(str):
 
     @classmethod
     def read(cls, value: Any) -> TimeSpan:
-        """Return a JSON string or number, of ms, as a duration with its unit. Raises ValueError."""
+        """Return a JSON string as a duration, or a number as one of ms. Raises ValueError."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("must be a duration")
         return cls(value if isinstance(value, str) else f"{value} ms")
@@ -111,7 +111,7 @@ def _explain_mistake(mistake: str, kind: Any, steps: list[str]) -> str:
 
 
 def _translate_type_names(text: str) -> str:
-    """Return types of JSON as people call them."""
+    """Return msgspec's type names, such as "int | null", in words for people."""
     return " or ".join(WORDS.get(each, each) for each in text.split(" | ") if each != "null")
 
 

@@ -247,6 +247,7 @@ def _take_last_values(query: Mapping[str, list[str]]) -> dict[str, str]:
     return {name: values[-1] for name, values in query.items()}
 
 
-def _is_json(kind: str) -> bool:
-    main = kind.partition(";")[0].strip().lower()
+def _is_json(content_type: str) -> bool:
+    """Return whether a Content-Type is one of JSON."""
+    main = content_type.partition(";")[0].strip().lower()
     return main.startswith("application/") and (main.endswith("/json") or main.endswith("+json"))

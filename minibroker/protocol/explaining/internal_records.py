@@ -132,7 +132,7 @@ def _explain_control_record(
 
 
 def _explain_control_key(cursor: PartCursor) -> str:
-    """Explain the key of a control record. Return no meaning: the caller sets another."""
+    """Explain the key of a control record. Return "", as the caller sets what it means."""
     explain_int16_field(cursor, "version")
     number = explain_int16_field(cursor, "type")
     number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"

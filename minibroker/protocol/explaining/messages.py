@@ -168,7 +168,7 @@ def _explain_request(cursor: PartCursor) -> str:
 
 
 def _explain_response(cursor: PartCursor, api_key: int, version: int) -> str:
-    """Explain header and body of the response to a request of this API and version. Return both."""
+    """Explain header and body of the response to a request of this API and version. Return these as text."""
     version = find_response_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = get_response_header_version(api_key, version) if is_known else 0
@@ -258,7 +258,7 @@ def _explain_nested_struct(
 
 
 def _explain_length_prefix(cursor: PartCursor, part: ExplainedPart, code: str, *, compact: bool, nullable: bool) -> int:
-    """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
+    """Read a length or count; below 0 is null. Raises UnreadablePart if null is not allowed."""
     start = cursor.position
     length: int = cursor.read_unsigned_varint() - 1 if compact else cursor.read_number(_LENGTHS.get(code, SIZE))
     part.prefix_bytes += cursor.position - start

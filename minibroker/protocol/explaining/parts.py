@@ -93,7 +93,7 @@ class PartCursor:
         self._left_decompressed = MOST_DECOMPRESSED_BYTES
 
     def make_inner_cursor(self, data: Bytes, position: int = 0, end: int | None = None) -> PartCursor:
-        """Return a cursor for bytes that a part holds. Its parts count together with those of this cursor."""
+        """Return a cursor for bytes inside of a part. Its parts count towards the same limit as this cursor's."""
         inner = PartCursor(data, position, end, self.topics)
         inner.is_secret, inner._root = self.is_secret, self._root
         return inner

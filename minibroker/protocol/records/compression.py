@@ -165,7 +165,7 @@ def _compress_snappy(data: Bytes, level: int | None) -> bytes:
 
 
 def compress_xerial_block(data: Bytes) -> bytes:
-    """Return a block of the framing with `data`."""
+    """Return `data` as a block of Xerial's framing: its compressed size, then snappy."""
     from cramjam import snappy
 
     block = bytes(snappy.compress_raw(data))
@@ -293,7 +293,7 @@ def _decompress_lz4(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator
 
 
 def _read_lz4_header(view: memoryview) -> tuple[bytes, int]:
-    """Return the header for a frame with one of the blocks, and where the blocks begin."""
+    """Return a header with which each block can be decompressed by itself, and where the blocks begin."""
     flags = view[4]
     size_bytes = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0)
     whole = bytes(view[:size_bytes])

@@ -150,7 +150,7 @@ def _rewrite_start_of_large_record(
 def _rewrite_some_record_starts(
     window: ByteWindow, position: int, index: int, target: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
-    """Return up to some hundred whole records with new starts, and the position and index of the next record."""
+    """Return some hundred records with new starts, and position and index of the next. `target` is (count, start)."""
     count, new_start = target
     data, out = window.data, bytearray()
     while index < count:

@@ -42,12 +42,12 @@ class ZstdCompressor:
         self._of_level, self._parameters = level, compression_params
 
     def compress(self, data: Bytes) -> bytes:
-        """Return a frame."""
+        """Return the data as one zstd frame."""
         compressed: bytes = zstd.compress(data, self._of_level, self._parameters)
         return compressed
 
     def compressobj(self) -> Any:
-        """Return what compresses a frame piece by piece, and has `compress` and `flush`."""
+        """Return an object that compresses a frame piece by piece by `compress` and `flush`."""
         return zstd.ZstdCompressor(self._of_level, self._parameters)
 
 
@@ -58,7 +58,7 @@ class ZstdDecompressor:
         self._options = {zstd.DecompressionParameter.window_log_max: max_window_size.bit_length() - 1}
 
     def stream_reader(self, data: Bytes, *, read_across_frames: bool) -> ZstdReader:
-        """Return what reads all frames."""
+        """Return a reader of the decompressed bytes of all frames."""
         return ZstdReader(memoryview(data), self._options)
 
 

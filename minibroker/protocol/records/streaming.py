@@ -73,7 +73,7 @@ def _read_large_record(
 
 
 def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[None]:
-    """Check, in steps, that no record of a compressed batch has more bytes than max.decompressed.message.bytes.
+    """Check, in steps, that no record of a compressed batch is above max.decompressed.message.bytes (`limit_bytes`).
 
     Its length does not count. Malformed records are for others to find. Raises `InvalidRecords`, and what `decompress`
     raises.

@@ -174,7 +174,7 @@ class RecordErrors:
         self.listed: list[tuple[int, str]] = []
 
     def check_record(self, index: int, record: Record, rules: RecordRules, has_key: bool) -> None:
-        """Check a record, and list it for its missing key or else for its timestamp."""
+        """Check a record, and add an error if it lacks its key, or else if its timestamp is out of range."""
         if rules.keys_required and not has_key:
             self.add_record_error(index, NO_KEY_MESSAGE)
         elif not rules.allows_timestamp(record.timestamp):

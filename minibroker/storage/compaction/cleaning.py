@@ -134,7 +134,7 @@ class LogCleaning:
         self.replacements += 1
 
     def set_clean_offset(self) -> None:
-        """Set the log's clean offset after all work. For the loop's thread. Raises `CleaningAborted`."""
+        """Set the log's clean offset after all replacements. For the loop's thread. Raises `CleaningAborted`."""
         self._check_log_unchanged()
         if self.rewriter is not None:
             self.log.clean_offset = max(self.dirt.first_dirty_offset, self.rewriter.keys.latest_offset + 1)

@@ -96,7 +96,7 @@ class LogCopy:
         return self._sync_copied_indexes
 
     def make_copy_work_of_tail(self) -> Work:
-        """Return the work that copies the active segment, as far as it goes now, and all files besides segments."""
+        """Return the work that copies the active segment, up to its present end, and the files besides segments."""
         self._tail = self.log.segments[-1]
         self._late.clear()
         kept = {segment.base_offset for segment in self.log.segments}
@@ -108,7 +108,7 @@ class LogCopy:
         return partial(self._copy_tail_and_other_files, self._tail, stale, self.log.recovery_point)
 
     def is_almost_complete(self) -> bool:
-        """Return whether only a small end of the log is missing, after the work on the tail."""
+        """Return whether, after copying the tail, only a small end of the log is missing."""
         if self._tail is None or not self.log.is_open_and_online or self._tail not in self.log.segments:
             return False
         later = self._list_segments_from(self._tail)
@@ -118,7 +118,7 @@ class LogCopy:
 
     @property
     def is_tail_gone_from_log(self) -> bool:
-        """Whether the log no longer has the segment with which the work on the tail began."""
+        """Whether the log no longer has the segment that was active when copying the tail began."""
         return self._tail not in self.log.segments
 
     @property

@@ -73,7 +73,7 @@ def is_directory_id(text: str) -> bool:
 
 
 def choose_lasting_recovery_point(log: Log) -> int:
-    """Return the recovery point, or 1 less, so that it stays true whatever is appended.
+    """Return the recovery point to checkpoint: it, or 1 less so that a crash after a roll reads the old segment.
 
     A start after a crash reads the segment with this offset, and those after it. If a segment begins at the recovery
     point later, the indexes of the segment before may not be synced, so it must be read, too.
@@ -239,7 +239,7 @@ class LogDirectory:
             return path, NO_TOPIC_ID, size_bytes
 
     def _lower_recovery_point(self, log: Log) -> None:
-        """Write the checkpoint: its offset is too large because of damage, or because Kafka has written it."""
+        """Lower the checkpointed recovery point of a log that ends before it. Raises `LogDirectoryError`."""
         try:
             self._update_checkpoint(RECOVERY_POINT_CHECKPOINT).write_offsets(sync=True)
         except OSError as error:

@@ -34,7 +34,7 @@ class FoundRecord(NamedTuple):
 def iterate_inspected_records(
     file: File, batch: FoundBatch, max_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[FoundRecord | InspectionNote | DamagedBytes]:
-    """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
+    """Yield the records of a batch up to damage; a note alone if they exceed `max_bytes` decompressed.
 
     Raises `OSError`.
     """
@@ -108,7 +108,7 @@ def _parse_records(file: File, batch: FoundBatch, payload: Bytes, start: int) ->
 def _make_finding_of_unread_records(
     file: File, batch: FoundBatch, position: int, expected: str, error: KafkaError, max_bytes: int
 ) -> InspectionNote | DamagedBytes:
-    """Return why records are not shown: those that are merely large are not damaged."""
+    """Return a note about records that are too large to be shown, damage for others that cannot be read."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
         return _make_record_damage(file, batch, position, expected, error)
     text = f"the records of this batch are not shown: they decompress to more than {max_bytes} bytes"

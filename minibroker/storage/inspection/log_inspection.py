@@ -91,7 +91,7 @@ class LogInspection:
             position += step.header.size_bytes
 
     def _check_batch(self, batch: FoundBatch) -> Iterator[InspectionNote | DamagedBytes]:
-        """Check a batch whose size is known, and set what the next one must be."""
+        """Yield what is wrong with a batch, and set the offset that must follow it."""
         header, expected = batch.header, self._walker.next_offset
         if not batch.is_sound:
             self._is_certain = False

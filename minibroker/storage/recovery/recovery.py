@@ -308,7 +308,7 @@ class _LogOpening:
     def _check_no_records_lost(
         self, end_offset: int, checkpoints: Checkpoints, last_epoch: list[tuple[int, int]], is_epoch_early: bool
     ) -> None:
-        """Report a log that ends before an offset that it had reached, or an epoch. Raises `LostRecords`."""
+        """Log, or raise `LostRecords`, if the log ends before an offset, or a leader epoch, that it had reached."""
         reached = max(checkpoints.recovery_point, checkpoints.high_watermark)
         if self.reported:
             return

@@ -121,7 +121,7 @@ class EmbeddedBroker(ServedObject):
         self._life: ClusterClock | None = None
 
     def _emulate_release(self, name: str) -> str:
-        """Answer like this release; return its name. Raises ValueError."""
+        """Answer from now on like this release of Kafka; return its name. Raises ValueError."""
         from minibroker.testing.emulation.emulation import Emulation
         from minibroker.testing.emulation.releases import list_settings_of_release, parse_release
 
@@ -374,7 +374,7 @@ class EmbeddedBroker(ServedObject):
         return Settings(found | self._setting_texts | {"log.dirs": str(self.directory)})
 
     def _make_dependencies(self) -> BrokerDependencies:
-        """End the timers of the last life, and return the dependencies of the next."""
+        """Cancel the timers of the broker's last life, and return the dependencies of the next."""
         clock = self.moving_clock
         self._cancel_timers_of_last_life()
         self._life = ClusterClock(clock)

@@ -259,7 +259,7 @@ class Faults(Interceptor):
             exchange.faults = tuple(str(fault.rule) for fault in matching_faults)
 
     async def _apply_faults_to_request(self, call: Call, matching_faults: list[Fault]) -> Message | None:
-        """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
+        """Delay; then disconnect, keep silent or return an error, as the first fault that does one of these says.
 
         Raises UnanswerableRequest.
         """

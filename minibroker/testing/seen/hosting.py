@@ -23,7 +23,7 @@ class InterceptedHost(Protocol):
 
     @property
     def moving_clock(self) -> MovingClock:
-        """Return its time. Only its loop may use it. Raises NotRunning."""
+        """Return its clock. Only its loop may use it. Raises NotRunning."""
 
     @property
     def interceptors(self) -> list[Interceptor]:

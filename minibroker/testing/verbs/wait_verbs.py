@@ -299,7 +299,7 @@ def measure_lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | No
 
 
 def _describe_conditions(api: str | None, conditions: ExchangeConditions) -> str:
-    """Describe the conditions for requests."""
+    """Return the conditions for requests as text."""
     condition = None if conditions.get("where") is None else "a condition"
     given: dict[str, object] = {"api": api, **conditions, "where": condition}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any"
