@@ -58,6 +58,7 @@ def find_java() -> Java:
 
 
 def _iterate_java_programs() -> Iterator[tuple[str, Path]]:
+    """Yield where a Java was looked for, as messages name it, and the path of its program."""
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home, "bin", "java")
     if program := shutil.which("java"):

@@ -192,7 +192,7 @@ class Rows:
                 yield from source.read_split(split, request)
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return a reader of pyarrow's, which reads as it is asked to."""
+        """Return a pyarrow reader, which reads batches of rows as they are asked for."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_arrow(self) -> pa.Table:

@@ -366,6 +366,7 @@ def _refuse_unknown_options(given_options: GivenOptions, table: Table, query: Qu
 
 
 def _choose_path_or_servers(given_options: GivenOptions) -> tuple[str | None, str | None]:
+    """Return the path and the servers, one of which is None. Raises `OptionError`."""
     where, text = _get_only_given_option(given_options, WHERE)
     if where == "path":
         settings = _get_client_settings(given_options)

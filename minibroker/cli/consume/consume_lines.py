@@ -79,6 +79,7 @@ def _format_binary_value_size(record: FetchedRecord) -> bytes:
 
 
 def _measure_bytes(data: bytes | None) -> int:
+    """Return the length, -1 for null."""
     return NO_SIZE if data is None else len(data)
 
 

@@ -97,6 +97,7 @@ def make_batch_line(batch: FoundBatch) -> str:
 
 
 def _make_message_line(batch: FoundBatch) -> str:
+    """Return the line of a message of format 0 or 1: its place and the fields of its header."""
     header = batch.header
     parts = [f"format {header.magic}", f"offset {header.base_offset}"]
     if header.compression:

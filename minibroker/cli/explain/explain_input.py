@@ -90,6 +90,7 @@ def decode_notation(data: bytes, notation: str) -> bytes:
 
 
 def _decode_hex(text: str) -> bytes:
+    """Return the bytes of hex digits with spaces, colons or "0x". Raises click.UsageError."""
     digits = re.sub(r"[\s:]", "", text.removeprefix("0x"))
     try:
         return bytes.fromhex(digits)
@@ -98,6 +99,7 @@ def _decode_hex(text: str) -> bytes:
 
 
 def _decode_base64(text: str) -> bytes | None:
+    """Return the decoded bytes, None if the text is empty or not base64."""
     try:
         return base64.b64decode("".join(text.split()), validate=True) if text else None
     except binascii.Error:

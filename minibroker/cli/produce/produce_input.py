@@ -274,6 +274,7 @@ def _get_timestamp(document: dict[str, Any], common_fields: CommonFields, now_ms
 
 
 def _get_number(document: dict[str, Any], name: str, maximum: int) -> int | None:
+    """Return a whole number from 0 to `maximum`, None without the field. Raises ValueError."""
     number: int | None = _get_field(document, name, int)
     if number is not None and not 0 <= number <= maximum:
         raise ValueError(f"{name} {number} is out of range")

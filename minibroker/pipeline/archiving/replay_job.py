@@ -190,7 +190,7 @@ class ReplayRange:
         return OffsetWindow(archived.partition, start, end)
 
     def filter_by_time(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of its times."""
+        """Return the rows whose timestamps are within the range."""
         times = rows.column("timestamp")
         if isinstance(self.start, datetime):
             rows = rows.filter(pc.greater_equal(times, pa.scalar(self.start, times.type)))

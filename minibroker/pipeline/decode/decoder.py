@@ -228,6 +228,7 @@ class RecordsDecoder(_Decoder):
         yield from self._pass_rows_and_report_damage(self._chunk_gatherer.add_batches(view, rest, origin))
 
     def _pass_rows_and_report_damage(self, rows_or_damage: RowsOrDamage) -> RecordBatches:
+        """Yield rows as they are, and for damage what `report_damage` yields. Raises `CorruptData`."""
         for each in rows_or_damage:
             if isinstance(each, BatchDamage):
                 yield from self.report_damage(each)

@@ -99,6 +99,7 @@ class DirectorySource:
         return _retry_while_files_change(lambda: self._find_bounds_now(wanted))
 
     def _find_bounds_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Return where partitions begin and end, by the files that exist now. Raises `FileNotFoundError`."""
         found = find_logs(self._paths)
         starts = {each: read_log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
         bounds = {}

@@ -103,6 +103,7 @@ class LogTransactions:
         return index
 
     def _replay_segment(self, segment: SegmentFile, size_bytes: int) -> None:
+        """Apply the batches of a segment up to `size_bytes`, from where its last reading ended."""
         with closing(OpenSegment(segment, size_bytes)) as opened:
             if self._segment is None or self._segment.path != segment.path:
                 self._place = opened.start

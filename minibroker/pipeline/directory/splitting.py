@@ -244,6 +244,7 @@ class SplitReader:
             raise DataLoss(str(error)) from None
 
     def _yield_damaged_range(self, damage: SkippedBytes, path: str) -> Iterator[pa.RecordBatch]:
+        """Yield the row for bytes that are no batch, after the rows before it. Raises `CorruptData`."""
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.decode_remaining_batches()

@@ -296,6 +296,7 @@ class RewriteWorkspace:
         return f"{self._state}/logs/{log}"
 
     def _make_done_path(self, task: SegmentTask) -> str:
+        """Return the path of the file with the new segments of one, which exists once it is done."""
         return f"{self._state}/done/{task.log}.{file_names.make_segment_name(task.base_offset)}"
 
 

@@ -274,6 +274,7 @@ def _find_partition_directories(path: str) -> tuple[str, dict[texts.TopicPartiti
 
 
 def _read_checkpoint_offsets(root: str, name: str, findings: Findings) -> dict[texts.TopicPartition, int]:
+    """Return the offsets of a checkpoint, empty without the file; add its problems to `findings`."""
     try:
         offsets, problems = read_offsets(f"{root}/{name}")
     except FileNotFoundError:

@@ -62,7 +62,7 @@ async def find_incompatibilities(
 
 
 def _find_reserved_differences(candidate: Candidate, earlier_versions: Sequence[StoredSchema]) -> list[str]:
-    """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them.
+    """Return which reserved field names are reserved no more, or are names of fields.
 
     Raises RegistryError if a field has a name that no schema may have.
     """

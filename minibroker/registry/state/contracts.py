@@ -37,7 +37,7 @@ def merge_metadata(older_metadata: ContractPart, newer_metadata: ContractPart) -
 
 
 def merge_rules(older_rules: ContractPart, newer_rules: ContractPart) -> ContractPart:
-    """Return both sets of rules; a newer rule replaces one of its name."""
+    """Return the rules of both; a newer rule replaces the older one of the same name."""
     if older_rules is None or newer_rules is None:
         return newer_rules if older_rules is None else older_rules
     merged: dict[str, Any] = {}

@@ -224,7 +224,7 @@ class Registry:
         parsed: ParsedSchema,
         id: int,
     ) -> StoredSchema | None:
-        """Return the last of the candidates that is this schema, or differs only in the order of its parts.
+        """Return the last candidate with this schema, which may differ in the order of its parts, or None.
 
         A schema without references is also one with references that has the same text when they are resolved. The
         version in the metadata need not be there.

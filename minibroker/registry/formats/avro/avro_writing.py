@@ -61,6 +61,7 @@ class _AvroWriter:
         return _write_object([*parts, *self._write_props(avro_type)])
 
     def _write_named_type(self, avro_type: AvroType, name: AvroName, namespace: str | None) -> str:
+        """Return a record, enum or fixed type as JSON; after its first use, only its name."""
         if self._known.get(name) is avro_type:
             return quote_string(name.format_in_namespace(namespace))
         self._known[name] = avro_type
