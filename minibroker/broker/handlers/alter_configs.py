@@ -217,7 +217,7 @@ def _alter_configs_of_resource(
         if kind == ResourceType.BROKER_LOGGER:
             _change_logger_levels(context, resource, validate_only=validate_only)
             return answer
-        decided = _compute_new_configs(context, resource)
+        decided = _compute_config_changes(context, resource)
         check_config_text_sizes(decided.values())
         if decided and not validate_only:
             yield from context.cluster.controller.change_config_in_steps(kind, name, decided)
@@ -227,16 +227,16 @@ def _alter_configs_of_resource(
     return answer
 
 
-def _compute_new_configs(context: RequestContext, resource: RequestedResource) -> dict[str, str | None]:
-    """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
+def _compute_config_changes(context: RequestContext, resource: RequestedResource) -> dict[str, str | None]:
+    """Return the new texts of the changed settings by name, None for those to remove. Raises KafkaError."""
     if resource.resource_type == ResourceType.TOPIC:
-        return _compute_new_topic_configs(context, resource.resource_name, _parse_config_changes(resource))
+        return _compute_topic_config_changes(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.BROKER:
-        return _compute_new_broker_configs(context, resource.resource_name, _parse_config_changes(resource))
+        return _compute_broker_config_changes(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.GROUP:
-        return _compute_new_group_configs(context, resource.resource_name, _parse_config_changes(resource))
+        return _compute_group_config_changes(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.CLIENT_METRICS:
-        return _compute_new_client_metrics_configs(context, resource.resource_name, _parse_config_changes(resource))
+        return _compute_client_metrics_config_changes(context, resource.resource_name, _parse_config_changes(resource))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
@@ -264,7 +264,7 @@ def _parse_config_changes(resource: RequestedResource) -> list[ConfigChange]:
     ]
 
 
-def _compute_new_topic_configs(
+def _compute_topic_config_changes(
     context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
     cluster = context.cluster
@@ -280,7 +280,7 @@ def _compute_new_topic_configs(
     return find_config_changes(current, valid)
 
 
-def _compute_new_broker_configs(
+def _compute_broker_config_changes(
     context: RequestContext, name: str, changes: Sequence[ConfigChange]
 ) -> dict[str, str | None]:
     cluster = context.cluster
@@ -326,7 +326,7 @@ def _check_min_isr_change(name: str, text: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _compute_new_group_configs(
+def _compute_group_config_changes(
     context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
     if not name:
@@ -336,7 +336,7 @@ def _compute_new_group_configs(
     return find_config_changes(current, texts)
 
 
-def _compute_new_client_metrics_configs(
+def _compute_client_metrics_config_changes(
     context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
     if not name:

@@ -131,7 +131,7 @@ class OffsetCommit:
                 self._collect_offsets(*known_topic, portion)
                 yield
             yield
-        self._put_unknown_topics_first()
+        self._put_unknown_partitions_first()
         yield
         try:
             yield from _import_commits_module().commit_offsets(
@@ -196,11 +196,11 @@ class OffsetCommit:
             said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
             self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
 
-    def _put_unknown_topics_first(self) -> None:
-        """Let partitions that do not exist be answered before the others of their topic, as in Kafka."""
+    def _put_unknown_partitions_first(self) -> None:
+        """Sort the answers of each topic as `put_unknown_partitions_first` does, if need be."""
         if self._has_missing:
             for topic in self._response.topics:
-                put_unknown_topics_first(topic.partitions)
+                put_unknown_partitions_first(topic.partitions)
 
     def _find_coordinator(self) -> GroupCoordinator:
         """Return the coordinator of groups. Version 0 creates its topic if need be. Raises KafkaError."""
@@ -221,8 +221,8 @@ class OffsetCommit:
                 check_partition(name, self._topics[name].topic_id, index)
 
 
-def put_unknown_topics_first(answers: list[Any]) -> None:
-    """Let a topic's partitions that do not exist be answered before the others, as in Kafka."""
+def put_unknown_partitions_first(answers: list[Any]) -> None:
+    """Sort answers of a topic's partitions: those that do not exist come first, as in Kafka."""
     answers.sort(key=lambda answer: answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

@@ -186,6 +186,7 @@ class FetchReading:
     def _read_led_partition(
         self, fetched_partition: FetchedPartition, partition: Partition, bytes_left: int | None
     ) -> tuple[PartitionAnswer, int]:
+        """Return the answer of a partition that this node may serve, and the size of its records in bytes."""
         partition.check_leader_epoch(fetched_partition.current_leader_epoch)
         log = partition.log
         committed = self.request.isolation_level == READ_COMMITTED

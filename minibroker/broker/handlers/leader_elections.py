@@ -71,7 +71,7 @@ def _elect_leaders_of_topic(
     changes: list[PartitionChangeRecord] = []
     results = [_elect_leader_of_partition(context, name, index, election, changes) for index in indexes]
     commit_partition_changes(context.cluster, changes)
-    return_live_replicas_to_isr(context.cluster, _commit_changes(context, changes))
+    return_live_replicas_to_isr(context.cluster, _get_changed_partitions(context, changes))
     return results
 
 
@@ -128,5 +128,6 @@ def _find_partition(context: RequestContext, name: str, index: int) -> Partition
     return partition
 
 
-def _commit_changes(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+def _get_changed_partitions(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+    """Return the partitions that the changes are of."""
     return [context.get_topic(change.topic_id).partitions[change.partition_id] for change in changes]

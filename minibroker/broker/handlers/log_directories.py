@@ -101,6 +101,7 @@ def _describe_log_directory(
 
 
 def _is_partition_requested(context: RequestContext, name: str, index: int, requested: RequestedPartitions) -> bool:
+    """Return whether the partition is requested, and this node has a replica of it."""
     if name == METADATA_TOPIC or (requested is not None and index not in requested.get(name, ())):
         return False
     partition = context.find_partition(name, index)

@@ -126,6 +126,7 @@ class LongFetchReading(FetchReading):
         conversion: DownConversionNeeded,
         read_result: Region | ConvertedRecords | KafkaError | None,
     ) -> tuple[PartitionAnswer, int]:
+        """Return the answer with converted records, or their error, and their size in bytes."""
         if isinstance(read_result, KafkaError):
             return self._make_error_answer(fetched_partition, read_result.code), 0
         if isinstance(read_result, ConvertedRecords) and read_result.next_offset < conversion.read_request.limit_offset:

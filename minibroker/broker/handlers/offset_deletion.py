@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import pause, run_in_slices
-from minibroker.broker.handlers.committed_offsets import delay_until_offsets_durable, put_unknown_topics_first
+from minibroker.broker.handlers.committed_offsets import delay_until_offsets_durable, put_unknown_partitions_first
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
@@ -80,7 +80,7 @@ def _make_topic_answer(context: RequestContext, group: Group, requested: Request
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
     partitions = yield from apply_to_items_in_steps(make_partition_answer, requested.partitions)
-    put_unknown_topics_first(partitions)
+    put_unknown_partitions_first(partitions)
     return TopicAnswer(name=requested.name, partitions=partitions)
 
 

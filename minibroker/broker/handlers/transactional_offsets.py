@@ -22,7 +22,7 @@ from minibroker.broker.handlers.committed_offsets import (
     check_topics_not_deleted,
     count_utf16_units,
     delay_until_offsets_durable,
-    put_unknown_topics_first,
+    put_unknown_partitions_first,
 )
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
@@ -109,7 +109,7 @@ def _collect_existing_partitions(
                 answer.error_code = unknown
             else:
                 existing.append((known, partition, answer))
-        put_unknown_topics_first(answers.partitions)
+        put_unknown_partitions_first(answers.partitions)
     return existing
 
 
