@@ -349,6 +349,7 @@ def sort_as_java_hash_set(texts: Iterable[str]) -> list[str]:
 
 
 def _spread_hash_bits(value: int) -> int:
+    """Return the hash as Java's HashMap spreads it, for its choice of a slot."""
     return value ^ value >> 16
 
 

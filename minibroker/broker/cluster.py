@@ -286,6 +286,7 @@ class Cluster:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
     def _count_commit_and_flush_soon(self) -> None:
+        """Count a commit, which makes cached answers stale, and sync the metadata log soon."""
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
@@ -336,6 +337,7 @@ class Cluster:
 
     @property
     def _has_node_configs(self) -> bool:
+        """Return whether one of several nodes has recorded configs of its own."""
         return len(self.nodes) > 1 and any(map(self._get_configs_of_node, self.nodes))
 
     def get_log_settings(self, partition: Partition) -> LogSettings:

@@ -147,7 +147,7 @@ class Server:
         self.accepted: Counter[tuple[int, str]] = Counter()
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
-        self._shared.lost = self._remove_connection
+        self._shared.lost = self._release_connection
         cluster.configured = self.apply_listener_changes
 
     async def serve_listener(self, node: Node, bound_listener: BoundListener) -> None:
@@ -163,7 +163,7 @@ class Server:
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
         def make_connection(client_socket: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
-            connection = self._add_connection(node, listener.name, client_socket, transport)
+            connection = self._make_connection(node, listener.name, client_socket, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
                 self._limits[node.node_id].admit_connection(connection, client_socket.abort_soon)
             if authenticate is not None:
@@ -301,9 +301,10 @@ class Server:
     def _list_clients_of_node(self, node_id: int) -> list[ClientSocket]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _add_connection(
+    def _make_connection(
         self, node: Node, listener: str, client_socket: ClientSocket, transport: asyncio.BaseTransport
     ) -> Connection:
+        """Count an accepted client, and return its connection."""
         self.accepted[node.node_id, listener] += 1
         connection = Connection(
             node,
@@ -320,7 +321,7 @@ class Server:
         )
         return connection
 
-    def _remove_connection(self, connection: Connection) -> None:
+    def _release_connection(self, connection: Connection) -> None:
         self._limits[connection.node.node_id].release_connection(connection)
 
     def list_connections(self) -> list[Connection]:

@@ -110,7 +110,7 @@ def _list_directory_ids(cluster: Cluster) -> list[bytes]:
 
 
 def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
-    """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
+    """Return the ids of the cordoned log directories, or None if metadata.version is too low to record them."""
     if not supports_cordoning(cluster.image):
         return None
     paths = cluster.list_cordoned_log_dirs(cluster.node_id_of_log_directories)

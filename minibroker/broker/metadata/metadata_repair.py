@@ -148,6 +148,7 @@ class MetadataRepair:
             raise LogDirectoryError(f"{path} cannot be used: {error}") from None
 
     def _read_topic_id(self, path: str) -> bytes | None:
+        """Return the topic id in partition.metadata of a log's directory; None if it is missing or malformed."""
         file = f"{path}/{PARTITION_METADATA}"
         try:
             return parse_topic_id(self._disk.read_whole(file)) if self._disk.exists(file) else None
@@ -178,7 +179,7 @@ class MetadataRepair:
                     f"{STRAY_LOG_SUFFIX}"
                 )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
-            self._write_topic_id(metadata.path, METADATA_TOPIC_ID)
+            self._plan_to_write_topic_id(metadata.path, METADATA_TOPIC_ID)
         self.steps += [
             f"{path}/{PARTITION_METADATA} gets the id {format_uuid(topic_id)}" for path, topic_id in self._ids
         ]
@@ -203,7 +204,7 @@ class MetadataRepair:
             for log in logs.values():
                 older = log.topic_id in self._salvage.removed or self._salvage.has_snapshot
                 if log.topic_id is None or log.topic_id != topic.topic_id and not older:
-                    self._write_topic_id(log.path, topic.topic_id)
+                    self._plan_to_write_topic_id(log.path, topic.topic_id)
 
     def _plan_topic(self, name: str, logs: dict[int, FoundLog]) -> None:
         """Plan to restore a lost topic, unless it was deleted. If its directories disagree, the majority is right."""
@@ -226,7 +227,7 @@ class MetadataRepair:
         self._plan_partitions(name, topic_id, 0, logs)
         for log in logs.values():
             if log.topic_id != topic_id:
-                self._write_topic_id(log.path, topic_id)
+                self._plan_to_write_topic_id(log.path, topic_id)
 
     def _find_topic_configs(self, name: str) -> dict[str, str]:
         """Return the known part of a topic's lost configs: whether it was compacted."""
@@ -281,7 +282,8 @@ class MetadataRepair:
                     producer_id = max(producer_id, header.producer_id)
         return epoch, producer_id
 
-    def _write_topic_id(self, path: str, topic_id: bytes) -> None:
+    def _plan_to_write_topic_id(self, path: str, topic_id: bytes) -> None:
+        """Plan to write the topic id into partition.metadata of the log directory at `path`."""
         self._ids.append((path, topic_id))
 
     def _list_checkpoints(self) -> list[tuple[str, str]]:

@@ -35,7 +35,7 @@ class QuorumState(NamedTuple):
         return self._replace(leader_id=leader_id, leader_epoch=leader_epoch, voters=voters)
 
     def encode_as_json(self) -> bytes:
-        """Return the file's content, as Kafka writes it."""
+        """Return the content of the quorum-state file, as Kafka writes it."""
         leader = f'"leaderId":{self.leader_id},"leaderEpoch":{self.leader_epoch},"votedId":{NOBODY}'
         if self.version == 1:
             return f'{{{leader},"votedDirectoryId":"{format_uuid(ZERO_UUID)}","data_version":1}}'.encode()
@@ -44,7 +44,7 @@ class QuorumState(NamedTuple):
 
 
 def parse_quorum_state(text: bytes) -> QuorumState:
-    """Parse the file's content. Raises `MalformedQuorumState`."""
+    """Parse the content of a quorum-state file. Raises `MalformedQuorumState`."""
     import json  # a slow import, and a new directory has no such file
 
     try:

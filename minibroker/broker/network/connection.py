@@ -195,7 +195,7 @@ class Connection:
             self._partial = None
             partial_frame.close()
             self._refuse_frame(error)
-            self._close()
+            self._close_unless_answers_are_due()
             return
         if not grown:
             self._outlet.pause_reading()
@@ -237,7 +237,7 @@ class Connection:
         if answers:
             self._send_items(answers)
         if self.closed:
-            self._close()
+            self._close_unless_answers_are_due()
         elif self._delayed is not None or self.muted or self._outlet.is_congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
@@ -294,7 +294,8 @@ class Connection:
         else:
             self._due.append(items)
 
-    def _close(self) -> None:
+    def _close_unless_answers_are_due(self) -> None:
+        """Close the connection; while answers are due at the end of the turn, leave that to `on_turn_ended`."""
         if self._due is None:
             self._outlet.close()
 
@@ -384,7 +385,7 @@ class Connection:
         self._remove_delayed_operation()
         self._send_items(items or [])
         if self.closed:
-            self._close()
+            self._close_unless_answers_are_due()
         else:
             self._outlet.call_soon(self.resume_requests)
 
@@ -400,7 +401,7 @@ class Connection:
         delayed = self._remove_delayed_operation()
         if delayed is not None:
             delayed.close()  # another request may be the one that fails
-        self._close()
+        self._close_unless_answers_are_due()
 
     def resume_requests(self) -> None:
         """Run the requests in the backlog, unless the connection is muted or waits for an answer."""

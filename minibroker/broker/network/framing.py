@@ -101,6 +101,7 @@ class FrameMemoryPool:
         )
 
     def _find_oldest(self) -> PartialFrame | None:
+        """Return the incomplete frame that began first, or None."""
         return next((frame for frame in self._holders if not frame.is_complete), None)
 
     def release_frame(self, frame: PartialFrame) -> None:

@@ -344,6 +344,7 @@ class ClientSocket:
         return sent
 
     def _send_region_from_file(self, region: Any, position: int, remaining_bytes: int) -> int:
+        """Send a part of the region by sendfile, or a small copy if that would block; return how many bytes."""
         try:
             sent: int = region.file.sendfile(self._descriptor, position, min(remaining_bytes, TURN_BYTES))
             return sent
@@ -352,6 +353,7 @@ class ClientSocket:
             return self._send_copy_of_region(region, position, min(remaining_bytes, PILOT_BYTES))
 
     def _send_copy_of_region(self, region: Any, position: int, remaining_bytes: int) -> int:
+        """Read a part of the region and write it to the transport; return how many bytes."""
         data = self._read_region(region, position, min(remaining_bytes, COPY_BYTES))
         if data:
             self._transport.write(data)

@@ -81,18 +81,19 @@ class UnreadBytes:
 
     def list_stalled_clients(self, limit_ms: float) -> list[ReadingClient]:
         """Return the clients that have read nothing for `limit_ms`; the precision is the interval of the calls."""
-        self._disconnect_stalled_clients()
+        self._update_unread_bytes_of_clients()
         since_ms = self._now_ms() - limit_ms
         return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
 
-    def _disconnect_stalled_clients(self) -> None:
+    def _update_unread_bytes_of_clients(self) -> None:
+        """Update how much each client has not read, and since when it has read nothing."""
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
             holding.set_unread_bytes(client.count_unread_bytes(), now_ms)
 
     def _disconnect_until_below_limit(self, writing_client: ReadingClient) -> None:
         """Disconnect clients until the sum is below the limit: those stalled longest first, of these the largest."""
-        self._disconnect_stalled_clients()
+        self._update_unread_bytes_of_clients()
         now_ms = self._now_ms()
 
         def rank_client(item: tuple[ReadingClient, _UnreadBytesOfClient]) -> tuple[float, int]:

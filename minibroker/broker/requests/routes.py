@@ -98,7 +98,7 @@ class Route:
         return self._response_class(error_code=error.code, **message)
 
     def decode_request(self, frame: memoryview) -> Message:
-        """Return the request in a frame that was decoded before."""
+        """Decode once more the request in a frame that has been decoded before."""
         _, position = RequestHeader.decode_from(frame, self.header_version)
         return self.request_class.decode_from(frame, self.version, position)[0]
 

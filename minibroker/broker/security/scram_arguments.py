@@ -53,6 +53,7 @@ def parse_scram_credential(argument: str) -> UserScramCredentialRecord:
 
 
 def _split_credential_argument(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
+    """Return the mechanism and the values by key. Raises ScramArgumentError."""
     name, equals, config = argument.strip().partition("=")
     if not equals:
         raise ScramArgumentError("Failed to find equals sign in SCRAM argument")

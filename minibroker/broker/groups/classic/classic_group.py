@@ -122,6 +122,7 @@ class ClassicGroup(RebalancingGroup):
         return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
 
     def _supports_a_protocol(self, protocol_type: str, names: list[str]) -> bool:
+        """Return whether the members have this protocol type, and all support one of these protocols."""
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type and names)
         return self.kind == protocol_type and self.have_common_protocol(names)

@@ -66,7 +66,7 @@ def make_pattern_topics_record(group_id: str, pattern: str, resolved_pattern: Re
 
 
 def make_partition_metadata_tombstone(group_id: str) -> GroupChange:
-    """Return the tombstone of what brokers before 4.1 recorded of the topics."""
+    """Return the tombstone of the partition metadata record, which only brokers before 4.1 wrote."""
     return GroupChange(messages.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 

@@ -59,14 +59,14 @@ def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Grou
     """
     if classic.is_empty:
         return []
-    _check_upgrade(classic)
+    _check_may_upgrade(classic)
     changes = _make_upgrade_records(classic)
     for change in changes:
         group.apply_record_change(change)
     return changes
 
 
-def _check_upgrade(classic: ClassicGroup) -> None:
+def _check_may_upgrade(classic: ClassicGroup) -> None:
     cluster = classic.context.cluster
     if _get_migration_policy(cluster) not in UPGRADING:
         raise _make_upgrade_error(classic, "online upgrade is disabled")

@@ -232,6 +232,7 @@ class StreamsGroupUpdate:
 
     @property
     def _is_target_due(self) -> bool:
+        """Whether the group's epoch has no target yet, and the assignment interval is over."""
         return self._epoch > self._assignment_epoch and not self._must_delay_target()
 
     def _is_small_assignment(self) -> bool:
