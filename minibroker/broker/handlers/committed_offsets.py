@@ -323,7 +323,7 @@ def _convert_to_group_request(request: OffsetFetchRequest) -> RequestedGroup:
 def _convert_to_response_of_version(
     group: Group, request: OffsetFetchRequest, version: int
 ) -> Steps[OffsetFetchResponse]:
-    """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
+    """Return the response for one group; versions without an error for all of it get that in each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = yield from run_steps_of_each_item(

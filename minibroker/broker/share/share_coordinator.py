@@ -121,7 +121,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Append changes of a share partition's state; a value of -1 changes nothing.
+        """Append changes of a share partition's state; -1 as an epoch or start offset leaves that as it was.
 
         Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `initialize_share_state`, or
         as `append_entries`.

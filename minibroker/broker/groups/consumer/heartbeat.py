@@ -125,7 +125,7 @@ def handle_consumer_heartbeat(
 def _find_group_to_update(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest
 ) -> tuple[ConsumerGroup, ConsumerGroupUpdate]:
-    """Return the group and a change of it; a new member makes the group. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    """Return the group, made for a new member, and an empty update of it. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group_id = request.group_id
     present = coordinator.groups.get(group_id)
     if isinstance(present, ConsumerGroup):
