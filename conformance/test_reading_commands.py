@@ -82,7 +82,7 @@ def test_transactions_are_consumed_when_they_are_committed(broker: Broker, topic
     assert f'"transactional_id": "{topic}"' in decoded
 
 
-def test_printed_records_are_produced_again(broker: Broker, topic: str) -> None:
+def test_json_output_of_consume_is_produced_unchanged_to_another_topic(broker: Broker, topic: str) -> None:
     printed = run(broker, "consume", topic, "--json")
     run(broker, "topics", "create", f"{topic}-copy", "--partitions", "2", "--config", "retention.ms=-1")
     assert run(broker, "produce", f"{topic}-copy", "--input", "json", stdin=printed.encode()).startswith("6 records")

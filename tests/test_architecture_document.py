@@ -61,7 +61,7 @@ DEFINED = {name for file in NAMED_FILES for name in names_in(file)}
 
 
 @for_each("span", SPANS)
-def test_all_names_on_the_page_exist(span: str) -> None:
+def test_all_names_on_the_architecture_pages_exist(span: str) -> None:
     assert path_of(span) is not None or span in DEFINED | WORDS | EXAMPLES
 
 

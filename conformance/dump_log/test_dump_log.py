@@ -142,7 +142,7 @@ def test_dumped_time_indexes_are_valid_and_equal_ours(directory: Path, dump) -> 
         ] == segment.indexes.times.list_entries()
 
 
-def test_dumped_snapshots_contain_the_producers(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
+def test_dumped_producer_snapshots_equal_the_producer_state(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
     log = open_at(directory)
     dumped = dump(".snapshot")
     assert len(dumped) == len(log.segments)

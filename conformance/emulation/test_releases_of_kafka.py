@@ -89,7 +89,7 @@ def test_a_release_has_the_error_codes_of_its_jar(release: str, lines: list[list
 
 
 @pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.10.2", "0.11", "1.0", "2.0", "2.2", "2.3", "2.4", "2.5"])
-def test_a_release_has_the_defaults_of_its_server(release: str, lines: list[list[str]]) -> None:
+def test_settings_of_a_release_have_the_defaults_of_its_server(release: str, lines: list[list[str]]) -> None:
     theirs = {name: value for found, kind, _, name, _, value in lines if (found, kind) == (release, "DEFAULTS")}
     assert len(theirs) == 4
     ours = list_settings_of_release(release)

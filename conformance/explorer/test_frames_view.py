@@ -152,7 +152,7 @@ def test_bytes_and_fields_highlight_each_other(explorer: Explorer, broker: Broke
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("base_offset")
 
 
-def test_a_frame_links_to_what_it_changed(explorer: Explorer, broker: Broker) -> None:
+def test_the_frame_of_a_produce_links_to_the_appended_records(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open(f"#/frames/{produced(broker)}")
     page.get_by_role("link", name="appended 1 record to orders-0").click()
     expect(page.get_by_role("listbox", name="Records")).to_contain_text("0x3c696d67")
@@ -213,7 +213,7 @@ def test_a_request_is_sent_to_the_chosen_node_and_its_error_shown_in_one_line(br
         explorer.close()
 
 
-def test_a_lesson_detects_what_its_reader_did(explorer: Explorer, broker: Broker) -> None:
+def test_a_lesson_marks_the_tasks_that_its_reader_has_done(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/try/ApiVersions/3")
     page.get_by_role("button", name="send").click()
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("api_keys")

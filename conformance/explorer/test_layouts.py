@@ -42,7 +42,7 @@ def test_each_view_has_its_recorded_layout(browser: Browser, given: Filled, wind
     assert strange == {}
 
 
-def test_layout_changes_are_reported() -> None:
+def test_moved_elements_of_a_recorded_layout_are_reported() -> None:
     before = {"nav": [[0, 44, 148, 860]], "main": [[148, 44, 1440, 860]]}
     assert moved(before, before) == []
     assert moved(before, {"nav": [[0, 44, 48, 860]]}) == [

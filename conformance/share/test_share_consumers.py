@@ -141,7 +141,9 @@ def test_records_kept_too_long_are_redelivered_to_others(connection: Connection,
     await_end(connection, name)
 
 
-def test_a_renewed_lock_lasts_longer(connection: Connection, name: str, program: Program, sharer: NewSharer) -> None:
+def test_a_renewed_acquisition_lock_prevents_redelivery_beyond_its_duration(
+    connection: Connection, name: str, program: Program, sharer: NewSharer
+) -> None:
     if program.name == "confluent":
         pytest.skip("librdkafka 2.16 has no renewal")
     configure(connection, name, record_lock_duration_ms=str(LOCK_MS))

@@ -158,14 +158,16 @@ def test_a_cursor_beyond_the_last_partition_is_accepted(connection: Connection, 
 
 
 @pytest.mark.parametrize("cursor", [("self", -1), ("a", 0)])
-def test_an_invalid_cursor_is_rejected(connection: Connection, new_topic: NewTopic, cursor: tuple[str, int]) -> None:
+def test_describe_topic_partitions_rejects_an_invalid_cursor(
+    connection: Connection, new_topic: NewTopic, cursor: tuple[str, int]
+) -> None:
     name = new_topic()
     topic, partition = cursor
     answer = describe(connection, name, cursor=(name if topic == "self" else topic, partition))
     assert listed(answer) == [(name, ErrorCode.INVALID_REQUEST, [])]
 
 
-def test_an_invalid_topic_name_is_rejected(connection: Connection) -> None:
+def test_describe_topic_partitions_rejects_an_invalid_topic_name(connection: Connection) -> None:
     assert listed(describe(connection, "a b")) == [("a b", ErrorCode.INVALID_TOPIC_EXCEPTION, [])]
 
 

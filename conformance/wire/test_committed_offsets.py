@@ -167,7 +167,7 @@ def test_an_empty_commit_succeeds_and_creates_no_group(connection: Connection, n
 
 
 @pytest.mark.parametrize("stable", [True, False])
-def test_every_offset_is_stable_without_transactions(
+def test_committed_offsets_are_stable_without_transactions(
     connection: Connection, new_topic: NewTopic, group: str, stable: bool
 ) -> None:
     name = new_topic()
@@ -175,7 +175,9 @@ def test_every_offset_is_stable_without_transactions(
     assert fetch_group(connection, group, (name, [0]), require_stable=stable) == (0, {(name, 0): Fetched(7)})
 
 
-def test_unknown_partitions_are_rejected_individually(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_commit_rejects_unknown_partitions_individually(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic(2)
     asked = [(name, 0, 7), (name, 9, 7), ("no-such-topic", 0, 7), (name, -1, 7), (name, 1, 8)]
     assert commit(connection, group, *asked) == {

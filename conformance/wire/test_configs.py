@@ -216,7 +216,7 @@ def test_a_list_config_cannot_grow_beyond_the_string_limit(connection: Connectio
     assert eventually(connection, name, key, (",".join(texts[:2]), OF_TOPIC))
 
 
-def test_validate_only_changes_nothing(connection: Connection, new_topic: NewTopic) -> None:
+def test_validate_only_changes_no_config(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert alter(connection, (TOPIC, name, [("retention.ms", SET, "5000")]), validate_only=True) == DONE
     ((code, _),) = alter(connection, (TOPIC, name, [("retention.ms", SET, "x")]), validate_only=True)
@@ -276,7 +276,9 @@ def test_invalid_config_changes_are_rejected(
     assert values(describe(connection, TOPIC, name))["retention.ms"] == ("604800000", OF_DEFAULT)
 
 
-def test_an_unknown_operation_is_rejected(connection: Connection, new_topic: NewTopic, differing: Differing) -> None:
+def test_an_unknown_config_operation_is_rejected(
+    connection: Connection, new_topic: NewTopic, differing: Differing
+) -> None:
     ((code, _),) = alter(connection, (TOPIC, new_topic(), [("retention.ms", 9, "1")]))
     assert code == differing(
         kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -285,7 +287,7 @@ def test_an_unknown_operation_is_rejected(connection: Connection, new_topic: New
     )
 
 
-def test_each_resource_is_altered_separately(connection: Connection, new_topic: NewTopic) -> None:
+def test_each_config_resource_is_altered_separately(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     answers = alter(
         connection, (TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, "no-such-topic", [("retention.ms", SET, "7")])
@@ -297,7 +299,7 @@ def test_each_resource_is_altered_separately(connection: Connection, new_topic: 
     assert eventually(connection, name, "retention.ms", ("7", OF_TOPIC))
 
 
-def test_a_duplicate_resource_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_duplicate_config_resource_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     twice = [(TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, name, [("segment.ms", SET, "7")])]
     refusal = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -315,7 +317,7 @@ UNCHANGEABLE: dict[str, tuple[int, str, Change, str]] = {
 
 
 @pytest.mark.parametrize(("kind", "name", "change", "message"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
-def test_some_resources_cannot_be_altered(
+def test_configs_of_some_resources_cannot_be_altered(
     connection: Connection, kind: int, name: str, change: Change, message: str
 ) -> None:
     resource = str(broker_id(connection)) if name == "here" else name

@@ -95,7 +95,7 @@ def test_a_member_fetches_in_its_member_epoch(connection: Connection, new_topic:
         assert fetch_group(connection, group, (name, [0]), **who) == expected, who
 
 
-def test_an_older_epoch_may_commit_partitions_assigned_since_then(
+def test_a_commit_in_an_older_member_epoch_is_accepted_for_partitions_owned_since(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic(2)

@@ -51,7 +51,9 @@ def test_a_consumer_group_member_joins_and_leaves(
     assert (empty.group_state, empty.group_epoch, empty.assignment_epoch, empty.members) == ("Empty", 3, 3, [])
 
 
-def test_a_member_of_version_0_is_given_an_id(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_that_joins_in_version_0_without_an_id_is_given_one(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     joined = Member(connection, group, "", new_topic()).join(0)
     assert (joined.error_code, len(joined.member_id)) == (0, 22)
 
@@ -116,7 +118,7 @@ def test_a_heartbeat_without_required_fields_is_rejected(
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_an_unknown_member_is_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_heartbeat_of_an_unknown_member_is_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
     stranger = Member(connection, group, "m-2")
     unknown = (ErrorCode.UNKNOWN_MEMBER_ID, f"Member m-2 is not a member of group {group}.")
     assert told(stranger.ask(member_epoch=1)) == (

@@ -129,7 +129,7 @@ def test_only_log_directories_can_be_cordoned(connection: Connection, value: str
     assert code == ErrorCode.INVALID_REQUEST and message.format(path) in told
 
 
-def test_directories_are_cordoned_one_by_one(connection: Connection) -> None:
+def test_single_directories_can_be_cordoned_and_uncordoned(connection: Connection) -> None:
     path = described(connection, 5, {}).log_dir
     for how in (APPEND, SUBTRACT):
         change = (BROKER, str(broker_id(connection)), [(KEY, how, path)])

@@ -91,7 +91,9 @@ def test_partitions_cannot_be_added_to_an_unknown_topic(connection: Connection) 
         assert grow(connection, wanted(name, 3)) == [(unknown, name, None)]
 
 
-def test_a_duplicate_topic_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
+def test_adding_partitions_twice_to_a_topic_in_a_request_is_rejected(
+    connection: Connection, new_topic: NewTopic
+) -> None:
     name = new_topic(2)
     refusal = (ErrorCode.INVALID_REQUEST, name, "Duplicate topic name.")
     assert grow(connection, wanted(name, 3), wanted(name, 4)) == [refusal]

@@ -77,7 +77,7 @@ def test_default_partition_and_replica_counts_are_used(
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", [2, 5, 7])
-def test_an_existing_topic_is_rejected(
+def test_creating_an_existing_topic_is_rejected(
     connection: Connection, new_topic: NewTopic, version: int, validate_only: bool
 ) -> None:
     name = new_topic()
@@ -98,7 +98,7 @@ NAMES = {
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize(("name", "message"), NAMES.items(), ids=[name[:5] for name in NAMES])
-def test_an_invalid_topic_name_is_rejected(
+def test_a_topic_with_an_invalid_name_cannot_be_created(
     connection: Connection, name: str, message: str, validate_only: bool
 ) -> None:
     answer = create(connection, topic(name), validate_only=validate_only)[name]
@@ -190,7 +190,9 @@ def test_invalid_topic_configs_are_rejected(
     assert not exists(connection, name)
 
 
-def test_topic_configs_are_normalized(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_spaces_and_upper_case_in_topic_configs_are_accepted(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     written = {"retention.ms": " 5000 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
     assert create(connection, topic(name, configs=written))[name].error_code == 0

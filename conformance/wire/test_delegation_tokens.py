@@ -270,7 +270,7 @@ def test_only_owners_and_renewers_renew_and_expire_a_token(alice: Connection, bo
 
 @pytest.mark.parametrize("version", range(1, 3))
 @pytest.mark.parametrize("hmac", [b"", b"x", bytes(64)])
-def test_an_unknown_token_is_rejected(alice: Connection, version: int, hmac: bytes) -> None:
+def test_renewing_or_expiring_an_unknown_token_is_rejected(alice: Connection, version: int, hmac: bytes) -> None:
     assert renew(alice, hmac, version=version) == (NOT_FOUND, 0)
     assert expire(alice, hmac, version=version) == (NOT_FOUND, 0)
 

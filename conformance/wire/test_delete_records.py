@@ -96,7 +96,9 @@ def test_delete_records_of_an_empty_log_deletes_nothing(connection: Connection, 
 
 
 @pytest.mark.parametrize("offset", [6, 1 << 62, -2, -(1 << 63)])
-def test_an_invalid_offset_is_out_of_range(connection: Connection, name: str, offset: int) -> None:
+def test_deleting_records_before_an_invalid_offset_is_out_of_range(
+    connection: Connection, name: str, offset: int
+) -> None:
     assert one(connection, name, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert list_offset(connection, name, EARLIEST).offset == 0
 
@@ -118,7 +120,7 @@ def test_delete_records_is_rejected_for_a_topic_that_is_only_compacted(
     assert one(connection, name, 1) == answer
 
 
-def test_unknown_partitions_are_rejected(connection: Connection, name: str) -> None:
+def test_deleting_records_of_unknown_partitions_is_rejected(connection: Connection, name: str) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert sorted(delete(connection, (name, 7, 0), ("no-such-topic", 0, 0), (name, 0, 1))) == sorted(
         [(name, 7, unknown, -1), ("no-such-topic", 0, unknown, -1), (name, 0, 0, 1)]

@@ -55,7 +55,7 @@ def test_a_topic_is_deleted_by_its_id(connection: Connection, new_topic: NewTopi
     assert delete(connection, (None, topic_id)) == [(*unknown, None, topic_id)]
 
 
-def test_inconsistent_deletions_are_rejected(connection: Connection, new_topic: NewTopic) -> None:
+def test_topics_to_delete_need_one_name_or_id_and_no_duplicates(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     topic_id = metadata_of(connection, name).topic_id
     wrong = ErrorCode.INVALID_REQUEST
@@ -70,7 +70,7 @@ def test_inconsistent_deletions_are_rejected(connection: Connection, new_topic: 
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata", "a b"])
-def test_invalid_topic_names_are_unknown(connection: Connection, name: str) -> None:
+def test_deleting_a_topic_with_an_invalid_name_reports_it_as_unknown(connection: Connection, name: str) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     assert delete(connection, (name, ZERO)) == [(*unknown, name, ZERO)]
 

@@ -255,7 +255,9 @@ def test_authorization_errors_have_kafkas_messages(client: Connection, key: ApiK
 @pytest.mark.parametrize(
     ("key", "version"), [(ApiKey.DESCRIBE_CONFIGS, 4), (ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)]
 )
-def test_config_authorization_errors_have_messages(client: Connection, key: ApiKey, version: int) -> None:
+def test_config_authorization_errors_have_the_message_of_their_resource_type(
+    client: Connection, key: ApiKey, version: int
+) -> None:
     request: Any = copy.copy(REQUESTS[key][0][0])
     request.resources = [each for each in request.resources if each.resource_type in CONFIG_TYPES]
     answer = client.ask(request, version)

@@ -262,7 +262,9 @@ def test_an_append_completes_a_delayed_fetch(
     assert not took_long(start)
 
 
-def test_the_response_keeps_the_order_of_the_partitions(connection: Connection, name: str, new_topic: NewTopic) -> None:
+def test_a_fetch_response_keeps_the_order_of_the_partitions(
+    connection: Connection, name: str, new_topic: NewTopic
+) -> None:
     other = new_topic(2)
     order = [(name, 1), (other, 0), (other, 1), (name, 0)]
     request = fetch_request({})

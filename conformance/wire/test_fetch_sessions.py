@@ -175,7 +175,9 @@ def test_an_unknown_topic_id_is_reported_in_each_response_of_a_session(connectio
     assert fetch(connection, opened.session_id, 2, forget={unknown: [0]}, version=13).partitions == {}
 
 
-def test_a_session_knows_the_name_of_a_recreated_topic(connection: Connection, name: str, new_topic: NewTopic) -> None:
+def test_a_fetch_session_reports_a_deleted_or_recreated_topic_in_each_response(
+    connection: Connection, name: str, new_topic: NewTopic
+) -> None:
     other, topic_id = metadata_of(connection, new_topic()).topic_id, metadata_of(connection, name).topic_id
     wanted = {topic_id: [asked(0, 2), asked(1)], other: [asked()]}
     opened = fetch(connection, 0, 0, wanted, version=13)

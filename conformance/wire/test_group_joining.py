@@ -52,7 +52,7 @@ def test_a_member_without_an_id_is_given_one(connection: Connection, group: str,
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_an_empty_group_id_is_invalid(connection: Connection, group: str, version: int) -> None:
+def test_joining_with_an_empty_group_id_is_rejected(connection: Connection, group: str, version: int) -> None:
     answer = connection.ask(join_request("", "m"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "m")
     named = Member(connection, "")
@@ -90,7 +90,9 @@ def test_a_member_of_an_unknown_group_is_rejected(connection: Connection, group:
 
 
 @pytest.mark.parametrize("version", [0, 4, 6, 7, 9])
-def test_an_unknown_member_is_rejected(connection: Connection, new_member: NewMember, group: str, version: int) -> None:
+def test_a_join_of_an_unknown_member_is_rejected(
+    connection: Connection, new_member: NewMember, group: str, version: int
+) -> None:
     member = new_member()
     member.settle()
     answer = connection.ask(join_request(group, "nobody"), version)

@@ -50,7 +50,7 @@ def test_heartbeat_rejects_unknown_members_and_generations(new_member: NewMember
 # --- leaving ------------------------------------------------------------------------------------
 
 
-def test_a_member_that_stays_joins_another_generation(new_member: NewMember) -> None:
+def test_the_remaining_member_rejoins_in_another_generation_after_a_leave(new_member: NewMember) -> None:
     first, second = new_member(), new_member()
     first.settle()
     rebalanced(first, second)

@@ -64,7 +64,7 @@ def test_an_assignment_by_a_follower_is_ignored(new_member: NewMember) -> None:
     assert waiting().assignment == b"2"
 
 
-def test_a_stable_group_returns_the_assignment_again(new_member: NewMember) -> None:
+def test_a_repeated_sync_in_a_stable_group_returns_the_existing_assignment(new_member: NewMember) -> None:
     member = new_member()
     member.settle()
     assert member.sync({member.member_id: b"other"}).assignment == b"all"

@@ -144,7 +144,7 @@ def test_a_new_producer_epoch_starts_at_0_and_fences_the_old_one(producer: Produ
     assert producer.write(1, epoch=1) == appended(2)
 
 
-def test_partitions_have_their_own_sequences(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_producer_has_its_own_sequence_in_each_partition(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic(2)
     records = batch([b"v"], timestamp=NOW_MS, producer_id=next(PRODUCER_IDS), producer_epoch=0, base_sequence=0)
     assert [produce(connection, name, records, partition=partition) for partition in (0, 1)] == [appended(0)] * 2

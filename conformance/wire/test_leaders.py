@@ -110,7 +110,9 @@ def test_a_reassignment_to_the_current_replicas_succeeds(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_invalid_replicas_are_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_a_reassignment_to_invalid_replicas_is_rejected(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name, here = new_topic(), broker_id(connection)
     invalid, begin = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     assert move(connection, version, name, (0, [NOWHERE]), (0, []), (0, [here, here])) == [

@@ -113,7 +113,7 @@ def test_special_timestamps_of_later_versions_are_rejected(
 
 
 @pytest.mark.parametrize("version", [1, 4, 7, 11])
-def test_unknown_partitions_are_rejected(connection: Connection, name: str, version: int) -> None:
+def test_listing_offsets_of_unknown_partitions_is_rejected(connection: Connection, name: str, version: int) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
     assert found(list_offset(connection, name, LATEST, 7, version=version)) == unknown
     assert found(list_offset(connection, "no-such-topic", LATEST, version=version)) == unknown
@@ -123,7 +123,9 @@ def test_unknown_partitions_are_rejected(connection: Connection, name: str, vers
     ("epoch", "code"),
     [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH)],
 )
-def test_the_current_leader_epoch_is_validated(connection: Connection, name: str, epoch: int, code: int) -> None:
+def test_a_wrong_current_leader_epoch_in_an_offset_request_is_rejected(
+    connection: Connection, name: str, epoch: int, code: int
+) -> None:
     assert list_offset(connection, name, LATEST, current_leader_epoch=epoch).error_code == code
     assert epoch_end(connection, name, 0, current_leader_epoch=epoch)[0] == code
 

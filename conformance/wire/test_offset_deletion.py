@@ -36,7 +36,9 @@ def test_a_committed_offset_is_deleted(connection: Connection, new_topic: NewTop
     assert committed(connection, group) == {}
 
 
-def test_unknown_partitions_are_rejected_individually(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_offset_delete_rejects_unknown_partitions_individually(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic()
     commit(connection, group, (name, 0, 7))
     answer = delete(connection, group, (name, 0), (name, 9), ("no-such-topic", 0))
@@ -81,7 +83,7 @@ def test_offsets_of_a_group_of_another_protocol_type_cannot_be_deleted(
     assert committed(connection, group) == {(name, 0): 7}
 
 
-def test_topics_without_partitions_are_answered_only_if_unknown(
+def test_offset_delete_answers_topics_without_partitions_only_if_unknown(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()

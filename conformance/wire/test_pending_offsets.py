@@ -69,7 +69,7 @@ def test_a_pending_offset_without_a_commit_is_omitted_from_all_offsets(
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["committed", "aborted"])
-def test_a_later_commit_beside_a_pending_one_wins(
+def test_a_commit_during_a_transaction_overrides_its_pending_offset(
     producer: TransactionalProducer, connection: Connection, group: str, name: str, end: bool
 ) -> None:
     assert commit(connection, group, (name, 0, 3)) == {(name, 0): 0}

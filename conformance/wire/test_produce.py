@@ -48,11 +48,11 @@ def test_consecutive_batches_are_appended(connection: Connection, new_topic: New
 
 @pytest.mark.parametrize("version", [3, 7, 9, 12])
 @pytest.mark.parametrize("name", ["no-such-topic", "no topic at all", "__cluster_metadata"])
-def test_an_unknown_topic_is_rejected(connection: Connection, name: str, version: int) -> None:
+def test_producing_to_an_unknown_topic_is_rejected(connection: Connection, name: str, version: int) -> None:
     assert produce(connection, name, GOOD, version=version) == Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_an_unknown_partition_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
+def test_producing_to_an_unknown_partition_is_rejected(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert produce(connection, name, GOOD, partition=7) == unknown
@@ -60,7 +60,7 @@ def test_an_unknown_partition_is_rejected(connection: Connection, new_topic: New
 
 
 @pytest.mark.parametrize("topic_id", [bytes(16), b"\1" * 16], ids=["zero", "other"])
-def test_an_unknown_topic_id_is_rejected(connection: Connection, topic_id: bytes) -> None:
+def test_producing_to_an_unknown_topic_id_is_rejected(connection: Connection, topic_id: bytes) -> None:
     request = produce_request(topic_id, (0, GOOD))
     (answer,) = connection.ask(request, 13).responses[0].partition_responses
     assert outcome(answer) == Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -166,7 +166,7 @@ def test_incomplete_bytes_after_a_batch_are_dropped(connection: Connection, new_
     assert len(stored(connection, name)) == 1
 
 
-def test_null_records_are_rejected(connection: Connection, new_topic: NewTopic, against: str) -> None:
+def test_a_produce_with_null_records_is_rejected(connection: Connection, new_topic: NewTopic, against: str) -> None:
     if against == "minibroker":  # Kafka's handler fails, never answers and does not close
         assert produce(connection, new_topic(), None) == NOT_ONE_BATCH
 
@@ -211,7 +211,9 @@ INCONSISTENT = {
 
 
 @pytest.mark.parametrize("records", INCONSISTENT.values(), ids=INCONSISTENT)
-def test_an_inconsistent_batch_is_rejected(connection: Connection, new_topic: NewTopic, records: bytes) -> None:
+def test_a_batch_whose_header_contradicts_its_records_is_rejected(
+    connection: Connection, new_topic: NewTopic, records: bytes
+) -> None:
     name = new_topic()
     answer = produce(connection, name, records)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (ErrorCode.INVALID_RECORD, -1, 0)
@@ -243,7 +245,7 @@ def test_uncompressed_records_keep_even_wrong_offset_deltas(
 
 
 @pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
-def test_recompressed_records_are_renumbered(
+def test_recompressed_records_get_consecutive_offset_deltas(
     connection: Connection, new_topic: NewTopic, deltas: tuple[int, int]
 ) -> None:
     numbered = b"".join(encode_record(place, record) for place, record in enumerate(misnumbered((0, 1))))
@@ -293,7 +295,9 @@ def test_records_that_cannot_be_decompressed_are_rejected(
     assert end_offset(connection, name) == 0
 
 
-def test_an_unknown_codec_is_rejected(connection: Connection, new_topic: NewTopic, differing: Differing) -> None:
+def test_a_batch_of_an_unknown_codec_is_rejected(
+    connection: Connection, new_topic: NewTopic, differing: Differing
+) -> None:
     answer = produce(connection, new_topic(), batch([b"a"], timestamp=NOW_MS, attributes=5))
     assert answer.error_code == differing(
         kafka=ErrorCode.UNKNOWN_SERVER_ERROR,

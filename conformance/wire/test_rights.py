@@ -374,7 +374,7 @@ def test_invalid_acls_are_rejected(administrator: Connection, wrong: dict[str, A
         ({"permission_type": 1}, "Invalid permissionType ANY"),
     ],
 )
-def test_acl_types_for_filters_only_are_rejected(
+def test_acls_with_values_that_are_only_for_filters_are_rejected(
     administrator: Connection, differing: Differing, wrong: dict[str, Any], message: str
 ) -> None:
     answer = create(administrator, creation("name", **{**wrong, "principal": "User:nobody"}))

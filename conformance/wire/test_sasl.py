@@ -240,7 +240,9 @@ def test_a_disabled_mechanism_is_rejected(client: Connection, mechanism: str, ve
     ],
     ids=["another API", "no handshake", "versions twice", "another API after the versions", "too large"],
 )
-def test_an_out_of_order_request_closes_the_connection(client: Connection, ask: Callable[[Connection], Any]) -> None:
+def test_an_out_of_order_or_too_large_request_before_authentication_closes_the_connection(
+    client: Connection, ask: Callable[[Connection], Any]
+) -> None:
     ask(client)
     assert client.is_closed()
 

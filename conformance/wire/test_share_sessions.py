@@ -110,7 +110,7 @@ def codes(answer: Any) -> list[tuple[int, int]]:
     return [(part.error_code, part.acknowledge_error_code) for part in parts]
 
 
-def test_a_share_session_knows_the_name_of_a_recreated_topic(
+def test_a_share_session_reports_a_deleted_or_recreated_topic(
     connection: Connection, name: str, member: Member, differing: Differing
 ) -> None:
     write(connection, name, 3)

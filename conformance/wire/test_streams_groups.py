@@ -313,7 +313,9 @@ def test_an_invalid_topology_is_rejected(
     assert (answer.error_code, answer.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def test_a_topology_update_is_rejected(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_with_another_topology_than_its_streams_group_is_rejected(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name, other = new_topic(2), new_topic()
     first = Member(connection, group, "m-1", topology(subtopology("0", name), epoch=1))
     first.join()

@@ -38,7 +38,9 @@ def listed(producer: TransactionalProducer, version: int = 2, **fields: Any) -> 
     return answer.error_code, list(answer.unknown_state_filters), states
 
 
-def test_transactions_are_listed_by_filters(producer: TransactionalProducer, name: str) -> None:
+def test_transactions_are_filtered_by_state_producer_duration_and_pattern(
+    producer: TransactionalProducer, name: str
+) -> None:
     assert listed(producer) == (0, [], ["Empty"])
     for duration_ms in (0, 3_600_000):  # it has not begun, which is longer ago than anything
         assert listed(producer, duration_filter=duration_ms) == (0, [], ["Empty"])

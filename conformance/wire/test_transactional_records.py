@@ -52,7 +52,7 @@ def test_partitions_of_newer_clients_are_added_automatically(
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_only_the_producer_of_the_transactional_id_is_accepted(
+def test_a_transactional_produce_with_another_producer_id_or_epoch_is_rejected(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     ours = producer.producer_id
@@ -101,7 +101,7 @@ def test_a_new_producer_may_be_required_to_start_with_sequence_0(
 @pytest.mark.parametrize(
     ("version", "code"), [(10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE), (12, OLD_EPOCH)]
 )
-def test_a_repeated_batch_after_its_transaction_is_not_a_duplicate(
+def test_a_batch_repeated_after_its_transaction_ended_is_rejected(
     producer: TransactionalProducer, name: str, version: int, code: int
 ) -> None:
     if version < 12:

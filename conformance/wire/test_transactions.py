@@ -85,7 +85,9 @@ def test_an_ongoing_transaction_is_aborted_before_the_next_epoch(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added_all_or_none(producer: TransactionalProducer, name: str, version: int) -> None:
+def test_partitions_are_added_to_a_transaction_all_or_none(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
     unknown, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     assert producer.add((name, 0), ("nobody-has-this", 0), version=version) == [not_attempted, unknown]
     assert producer.write(name) == INVALID_STATE

@@ -95,7 +95,7 @@ def test_changed_static_settings_apply_to_the_topics_after_a_restart(harness: Ha
     assert harness.partition("t").log.settings.segment_bytes == 2_000_000
 
 
-def test_a_partition_whose_directory_is_missing_starts_empty(harness: Harness) -> None:
+def test_a_partition_whose_directory_is_missing_accepts_records_again(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     harness.stop()
@@ -377,7 +377,9 @@ def test_an_invalid_directory_id_is_rejected_in_one_line(harness: Harness, wrong
     harness.start()
 
 
-def test_a_missing_log_starts_empty_with_a_warning(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_log_starts_empty_and_is_logged_with_a_warning(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "lost")
     harness.stop()

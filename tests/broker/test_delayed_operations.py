@@ -161,7 +161,7 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
     assert "a mistake" in caplog.text
 
 
-def test_all_steps_run_immediately_without_an_event_loop() -> None:
+def test_all_steps_of_an_operation_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
     assert slicer.run_or_delay(run_in_slices(steps([], "a", 100)), print, print) == "a"
     told: list[str] = []

@@ -128,7 +128,7 @@ def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: py
     assert slept == [late_imports.RETRY_SECONDS] * 2
 
 
-def test_any_other_import_failure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_import_of_a_missing_module_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_imports, "LATE", ("nothing_of_this_name",))
     with pytest.raises(ImportError):
         asyncio.run(late_imports.import_late_modules(count_free=lambda: 0))

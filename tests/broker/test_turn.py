@@ -262,7 +262,7 @@ def test_an_unexpected_write_error_acknowledges_nothing_and_affects_no_other_res
 # --- promises of which a part is known already ------------------------------------------------------------------------
 
 
-def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
+def test_the_callback_for_a_write_that_has_already_ended_is_called_at_once(loop: Loop) -> None:
     turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
     told: list[KafkaError | None] = []
     turn.call_when_wait_is_over(make_append_wait(log), told.append)

@@ -112,7 +112,7 @@ def test_truncated_packets_leave_a_gap() -> None:
     assert stream.missing_bytes == 5 * 700  # the last segment has 120 bytes
 
 
-def test_a_reused_port_is_another_connection() -> None:
+def test_a_reused_client_port_is_another_connection() -> None:
     first, second = Wire().open().asks(b"one").close(), Wire(isn=77_000).open().asks(b"two")
     connections = captured(pcap([*first.packets, *second.packets]))
     assert [runs(each.to_server) for each in connections] == [[(0, b"one")], [(0, b"two")]]

@@ -17,7 +17,7 @@ def test_the_apis_page_has_a_row_for_each_api() -> None:
     assert "| 3 | Metadata | 0-13 | `handlers/metadata.py` | always |\n" in text
 
 
-def test_every_api_is_in_one_table() -> None:
+def test_every_api_is_in_exactly_one_table_of_the_apis_page() -> None:
     served = [int(row[0]) for row in served_rows()]
     assert served == sorted(SERVED) == sorted(map(int, ApiKey))
     assert not OF_CONTROLLERS.keys() & set(served)

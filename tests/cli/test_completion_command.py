@@ -47,7 +47,9 @@ def test_an_unknown_shell_is_rejected(run: Run) -> None:
         (("produce", "t", "--compression", "lz"), ["lz4"]),
     ],
 )
-def test_names_are_completed_without_a_server(words: tuple[str, ...], expected: list[str]) -> None:
+def test_commands_options_and_kafkas_names_are_completed_without_a_server(
+    words: tuple[str, ...], expected: list[str]
+) -> None:
     assert completed(*words) == expected
 
 

@@ -53,11 +53,11 @@ def test_the_ready_file_is_written_once_clients_can_connect(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_ipv6_addresses_are_in_brackets() -> None:
+def test_ipv6_addresses_of_listeners_are_in_brackets() -> None:
     settings = Settings({"listeners": "PLAINTEXT://[::1]:9092"})
     assert list(iterate_local_addresses(settings, "minibroker listens on [::1]:9092")) == ["[::1]:9092"]
 
 
-def test_a_ready_file_requires_a_directory(tmp_path: Path) -> None:
+def test_a_ready_file_in_a_missing_directory_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptions, match="there is no directory"):
         ListenerAnnouncement(SETTINGS, False, str(tmp_path / "none" / "ready"))

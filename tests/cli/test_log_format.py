@@ -36,7 +36,7 @@ def test_a_line_has_time_level_logger_and_message() -> None:
     }
 
 
-def test_extra_fields_are_in_the_json_line() -> None:
+def test_extra_fields_of_a_log_record_are_in_its_json_line() -> None:
     line = written(record(extra={"client": "librdkafka", "peer": "127.0.0.1:1", "partition": 3, "api": None}))
     assert (line["client"], line["peer"], line["partition"], line["api"]) == ("librdkafka", "127.0.0.1:1", 3, None)
 
@@ -64,7 +64,7 @@ def test_the_json_log_line_has_the_stack_of_its_record() -> None:
 
 
 @pytest.mark.parametrize("name", ["text"])
-def test_text_lines_are_human_readable(name: str) -> None:
+def test_a_log_line_in_text_format_has_level_logger_and_message(name: str) -> None:
     assert make_formatter(name).format(record()).endswith(" WARNING minibroker.test: hello")
 
 

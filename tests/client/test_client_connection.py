@@ -119,14 +119,14 @@ def test_a_response_without_a_request_is_rejected() -> None:
         give(connection(), answer(HeartbeatResponse(), 4, 0))
 
 
-def test_a_broker_that_rejects_our_api_versions_answers_in_version_0() -> None:
+def test_a_rejection_of_the_api_versions_version_is_decoded_in_version_0() -> None:
     made = connection()
     number, _ = made.encode_request(ApiVersionsRequest(), 4)
     give(made, answer(ApiVersionsResponse(error_code=35), 0, number))
     assert made.answers[number].error_code == 35
 
 
-def test_the_newest_common_version_is_used() -> None:
+def test_the_client_uses_the_newest_api_version_that_both_sides_support() -> None:
     made = connection(METADATA=range(0, 8), FETCH=range(4, 100), HEARTBEAT=range(3, 5))
     assert made.choose_version(MetadataRequest) == 7
     assert made.choose_version(MetadataRequest, highest=3) == 3

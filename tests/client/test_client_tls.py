@@ -173,7 +173,7 @@ def test_invalid_tls_settings_are_rejected(settings: dict[str, str], message: st
         make_tls_context(dict(settings), True, read_store)
 
 
-def test_unused_tls_settings_are_accepted() -> None:
+def test_tls_settings_without_tls_are_accepted_and_removed() -> None:
     settings = {**TRUST, "linger.ms": "5"}
     assert make_tls_context(settings, is_required=False) is None
     assert settings == {"linger.ms": "5"}

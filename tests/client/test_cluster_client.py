@@ -211,7 +211,7 @@ def test_the_client_supports_old_brokers(release: str) -> None:
         assert client.find_coordinator("group", "g") == 1
 
 
-def test_an_expired_session_is_reauthenticated() -> None:
+def test_a_client_reauthenticates_when_its_session_expires() -> None:
     """The broker lets the client in for one millisecond at a time (KIP-368)."""
     greeted = []
 

@@ -141,7 +141,7 @@ def test_an_unsupported_mechanism_is_rejected() -> None:
         connect(authenticating("SCRAM-SHA-256", ""), settings)
 
 
-def test_a_token_is_accepted() -> None:
+def test_a_client_logs_in_with_an_unsecured_token_of_a_jaas_config() -> None:
     jaas = f'{BEARER} required unsecuredLoginStringClaim_sub="alice" unsecuredLoginExtension_traceId="7";'
     header = "eyJhbGciOiAibm9uZSJ9"  # {"alg": "none"}
     connect(

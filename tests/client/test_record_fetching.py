@@ -71,7 +71,7 @@ def numbered(kafka: Broker, count: int, partition: int = 0) -> None:
         kafka.produce("t", b"%d" % number, partition=partition, timestamp_ms=1000 * number + partition)
 
 
-def test_a_reader_with_end_offsets_stops_there(kafka: Broker) -> None:
+def test_a_reader_with_end_offsets_returns_no_records_beyond_them(kafka: Broker) -> None:
     kafka.create_topic("t", partitions=3)
     for partition in range(3):
         numbered(kafka, 4, partition)

@@ -18,7 +18,7 @@ def test_the_message_format_follows_the_version_of_produce(version: int, magic: 
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
-def test_lines_before_the_records_set_fields_of_the_batch() -> None:
+def test_directives_before_composed_records_set_fields_of_the_batch() -> None:
     data = bytes(compose_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
     ((_, header),) = iterate_batches_in_any_format(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
@@ -34,7 +34,7 @@ def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:
 
 
 @for_each("text", ["@producer 1 2", "@nonsense", "@compress zip", "@tombstone"])
-def test_an_unknown_line_is_rejected(text: str) -> None:
+def test_an_unknown_directive_in_composed_records_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="@tombstone KEY"):
         compose_records(text, 7, 2)
 

@@ -57,7 +57,7 @@ def test_a_large_log_is_shown_from_any_batch(explored: Broker) -> None:
     assert inside["start"] == first["next"]
 
 
-def test_index_entries_point_to_batches(explored: Broker) -> None:
+def test_shown_index_entries_have_the_position_and_last_offset_of_a_batch(explored: Broker) -> None:
     explored.create_topic("orders", index_interval_bytes=100)
     for number in range(20):
         explored.produce("orders", f"{number}" * 50)
@@ -70,7 +70,7 @@ def test_index_entries_point_to_batches(explored: Broker) -> None:
     ]
 
 
-def test_damage_in_files_is_found(explored: Broker) -> None:
+def test_damage_in_a_log_file_is_listed(explored: Broker) -> None:
     explored.produce("orders", "first")
     assert ask(explored, f"files/damage?path={LOG}") == []
     path = explored.directory / LOG
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     assert find_damage(found)
 
 
-def test_retention_shows_what_it_would_delete(explored: Broker) -> None:
+def test_segments_that_retention_would_delete_are_listed_with_the_reason(explored: Broker) -> None:
     explored.create_topic("orders", retention_ms=1000, segment_bytes=1 << 20)
     for number in range(3):
         explored.produce("orders", f"{number}" * 600_000, timestamp_ms=1)
@@ -97,7 +97,7 @@ def test_retention_shows_what_it_would_delete(explored: Broker) -> None:
     assert taken[:1] == ["00000000000000000000: its records are older than retention.ms"]
 
 
-def test_compaction_shows_what_it_would_remove(explored: Broker) -> None:
+def test_records_that_compaction_would_remove_are_listed(explored: Broker) -> None:
     explored.create_topic("orders", cleanup_policy="compact", segment_bytes=1 << 20, min_cleanable_dirty_ratio=1)
     for value in ("old", "new", "last"):
         explored.produce("orders", value, "x" * 600_000, key="k")

@@ -160,7 +160,7 @@ def test_a_broker_without_an_explorer_has_no_interceptors_and_listeners() -> Non
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
-def test_a_large_frame_is_not_copied(api_key: ApiKey) -> None:
+def test_no_text_to_copy_is_made_of_a_large_frame(api_key: ApiKey) -> None:
     assert (
         make_texts_to_repeat_request(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
     )

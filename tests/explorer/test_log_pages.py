@@ -110,7 +110,7 @@ def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> 
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x10", b"\xff" * 20, b"\x02\0\0\0\7", b"\x20\0\0\0\x0eabc"])
-def test_a_corrupt_batch_is_not_saved(payload: bytes) -> None:
+def test_a_value_in_a_corrupt_batch_cannot_be_saved(payload: bytes) -> None:
     with pytest.raises(CorruptBatch):
         log_pages._DecompressedStream(iter([payload])).read_key_or_value(2, 0, is_key=False)
 

@@ -39,7 +39,7 @@ def test_files_outside_of_the_page_cannot_be_requested(explored: Broker, name: s
     assert page(explored, name)[0] == 404
 
 
-def test_the_modules_are_served_as_one_script(explored: Broker) -> None:
+def test_all_modules_of_the_page_are_served_as_one_script(explored: Broker) -> None:
     status, headers, _ = page(explored, "bundle.js")
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/javascript")
 
@@ -104,7 +104,7 @@ async def test_the_token_is_required_for_data_but_not_for_the_page() -> None:
     assert statuses == [200, 401, 401, 401, 200]
 
 
-def test_the_page_describes_the_broker(explored: Broker) -> None:
+def test_the_page_gets_the_address_and_views_of_its_broker(explored: Broker) -> None:
     about = ask(explored, "about")
     assert about["bootstrap_servers"] == explored.bootstrap_servers
     assert "frames" in about["views"]
@@ -126,7 +126,7 @@ def test_the_explorer_stays_up_while_the_broker_is_down() -> None:
         assert ask(broker, "about")["nodes"] == [1]
 
 
-def test_a_cached_file_is_sent_only_once(explored: Broker) -> None:
+def test_a_file_of_the_page_that_the_browser_has_cached_is_not_sent_again(explored: Broker) -> None:
     """Chromium keeps a script as it was compiled only as long as the script itself is not sent again."""
     status, headers, content = page(explored, "bundle.js")
     assert (status, headers["cache-control"]) == (200, "no-cache") and content

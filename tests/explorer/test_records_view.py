@@ -39,7 +39,7 @@ def test_a_value_is_decoded_by_its_schema(explored: Broker) -> None:
     assert ask(explored, "topics/users/0/records/0")["record"]["value"] == record["value"]
 
 
-def test_keys_and_headers_may_name_a_schema(explored: Broker) -> None:
+def test_a_key_is_decoded_by_a_schema_that_a_header_names(explored: Broker) -> None:
     explored.registry.register("users-key", USER)
     explored.produce("users", None, key=AVRO[5:], headers={"__key_schema_id": AVRO[:5]})
     (record,) = listed(explored)

@@ -56,7 +56,7 @@ def test_saved_frames_are_listed_in_order_of_their_start() -> None:
     assert [frames.get_exchange(number) for number in (0, 5)] == [None, None]
 
 
-def test_the_newest_saved_frames_are_kept() -> None:
+def test_only_the_newest_saved_frames_within_the_limits_are_kept() -> None:
     assert len(SavedFrames(map(exchange, range(10)), max_frames=4).exchanges) == 4
     frames = SavedFrames([exchange(1, bytes(80)), exchange(2, bytes(50)), exchange(3, bytes(50))], max_bytes=100)
     assert [len(each.request_bytes) for each in frames.exchanges] == [50, 50]

@@ -13,7 +13,7 @@ from minibroker.testing import Broker
 from tests.explorer.asking import ask, page
 
 
-def test_partitions_are_shown_in_their_current_state(explored: Broker) -> None:
+def test_partitions_are_shown_with_their_offsets_and_leader(explored: Broker) -> None:
     explored.create_topic("orders", 2, cleanup_policy="compact")
     explored.produce("orders", "a", "b", key="k", partition=1)
     topic = ask(explored, "topics/orders")
@@ -97,7 +97,7 @@ def test_json_that_grows_excessively_by_indentation_stays_text(explored: Broker)
     assert (value["text"], "json" in value) == (nested, False)
 
 
-def test_a_record_is_shown_with_its_batch(explored: Broker) -> None:
+def test_a_record_is_shown_with_the_bytes_of_its_batch(explored: Broker) -> None:
     explored.produce("orders", "first", "second")
     answer = ask(explored, "topics/orders/0/records/1")
     assert answer["record"]["value"]["text"] == "second"

@@ -36,7 +36,7 @@ def test_a_transaction_is_shown_with_partitions_and_batches(explored: Broker) ->
     assert "committed the transaction of billing" in effects
 
 
-def test_the_view_lists_the_timeouts_of_a_transactional_id(explored: Broker) -> None:
+def test_the_view_lists_the_transaction_timeouts_of_a_transactional_id(explored: Broker) -> None:
     explored.create_topic("orders")
     pay(explored)
     assert ask(explored, "transactions/billing")["timeouts"] == []
@@ -45,7 +45,7 @@ def test_the_view_lists_the_timeouts_of_a_transactional_id(explored: Broker) -> 
     assert found["timeout_ms"] == 60_000
 
 
-def test_the_view_lists_no_timeouts_of_other_transactional_ids(explored: Broker) -> None:
+def test_the_view_lists_no_transaction_timeouts_of_other_transactional_ids(explored: Broker) -> None:
     explored.create_topic("orders")
     pay(explored).abort_transaction()  # in time
     partition_of = explored.running.cluster.transactions.log.get_partition_index

@@ -113,7 +113,7 @@ def test_invalid_request_bytes_get_no_response(explored: Broker) -> None:
         ({"api": "Nonsense", "version": 9, "fields": {}}, "not an API"),
     ],
 )
-def test_invalid_field_values_are_rejected(explored: Broker, body: dict[str, Any], said: str) -> None:
+def test_invalid_values_in_a_request_form_are_rejected(explored: Broker, body: dict[str, Any], said: str) -> None:
     status, message = ask(explored, "try/encode", "POST", body)
     assert (status, said in message) == (400, True), message
 

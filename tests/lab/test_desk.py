@@ -69,7 +69,7 @@ async def page(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Page]:
         await each.astop()
 
 
-async def test_a_new_lab_has_a_broker_and_clients(page: Page) -> None:
+async def test_a_new_lab_has_three_nodes_a_producer_and_a_consumer(page: Page) -> None:
     await page.desk.start()
     assert (await page.data("about"))["nodes"] == [1, 2, 3]
     assert [row["kind"] for row in await page.data("lab/clients")] == ["producer", "consumer"]

@@ -159,7 +159,7 @@ def test_a_pattern_that_takes_too_long_for_all_names_is_rejected() -> None:
         run_all_steps(Pattern("([ab]*a[ab]{200}){2}x?").select_matching_names(names))
 
 
-def test_matching_ordinary_names_is_cheap() -> None:
+def test_matching_ordinary_topic_names_takes_few_steps() -> None:
     pattern = Pattern("(orders|payments|shipments)-(eu|us|asia)-v[0-9]+")
     names = [
         f"{kind}-{place}-v{number}" for kind in ("orders", "users") for place in ("eu", "us") for number in range(500)

@@ -185,7 +185,7 @@ def test_options_of_batches_and_streams_are_allowed_before_the_kind_of_query_is_
     assert list_allowed_options("records") == NAMES
 
 
-def test_an_offset_of_64_bits_is_accepted() -> None:
+def test_a_starting_offset_may_have_64_bits() -> None:
     offsets = {"a": {"0": 2**63 - 1}}
     starting = parsed(startingOffsets=json.dumps(offsets)).starting
     assert starting is not None and starting.each == {partition("a-0"): 2**63 - 1}

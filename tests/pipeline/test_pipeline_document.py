@@ -32,7 +32,7 @@ def test_exactly_the_existing_options_are_documented() -> None:
     assert sorted(first_cells("Options")) == sorted([*NAMES, "kafka.*"])
 
 
-def test_the_documented_commands_for_a_cluster_are_understood() -> None:
+def test_the_documented_pipeline_commands_for_a_cluster_are_parsed() -> None:
     """None of them can run here: there is neither that cluster nor a log directory that its machines share."""
     commands = re.findall(r"^    minibroker pipeline ((?:.*\\\n)*.*)$", DOCUMENT, re.MULTILINE)
     masters = set()

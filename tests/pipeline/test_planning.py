@@ -118,7 +118,7 @@ def test_missing_offsets_fail_the_query_unless_data_loss_is_allowed(
 
 
 @given(RANGES, st.integers(1, 40))
-def test_dividing_covers_every_offset_once(whole: list[OffsetRange], least: int) -> None:
+def test_divided_ranges_cover_every_offset_once(whole: list[OffsetRange], least: int) -> None:
     pieces = divide_large_ranges(whole, least)
     wanted = [(each.partition, offset) for each in whole for offset in range(each.start, each.end)]
     assert [(each.partition, offset) for each in pieces for offset in range(each.start, each.end)] == wanted
@@ -147,7 +147,7 @@ def test_partitions_are_not_divided_if_there_are_enough() -> None:
     assert divide_large_ranges(whole, 2) == whole
 
 
-def test_options_determine_the_number_of_tasks() -> None:
+def test_min_partitions_and_max_records_per_partition_determine_the_splits() -> None:
     options = parse_options({"path": "/", "subscribe": "orders", "maxRecordsPerPartition": "60"}, "records", "batch")
     assert make_splits(options, LOG, [span("orders-0", 0, 100)]) == [
         Split(span("orders-0", 0, 50)),

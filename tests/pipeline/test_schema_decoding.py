@@ -72,7 +72,7 @@ def test_deeply_nested_json_fails_no_task(root: Path) -> None:
     assert found[0][1] is None and found[-1][0] is None
 
 
-def test_headers_may_name_schemas(root: Path) -> None:
+def test_keys_and_values_are_decoded_by_schemas_that_headers_name(root: Path) -> None:
     headers = {VALUE_HEADER: b"\1" + bytes.fromhex(USER.guid.replace("-", "")), KEY_HEADER: b"\0\0\0\0\2"}
     assert decoded(root, ANN[5:], headers=headers) == [('{"name": "ann"}', None)]
     assert decoded(root, b"7", column="key", headers=headers) == [("7", None)]
@@ -114,5 +114,5 @@ def test_data_without_a_schema_id_is_decoded_with_a_given_schema(schema: StoredS
     assert good is null is None and f"not what its {schema.kind} schema says" in bad
 
 
-def test_a_batch_without_rows_stays_empty(root: Path) -> None:
+def test_decoding_no_rows_returns_no_rows(root: Path) -> None:
     assert decoded(root) == []

@@ -31,7 +31,7 @@ def test_a_pattern_matches_anywhere_in_a_name_but_no_internal_topic() -> None:
     assert TopicSelection(pattern="nothing").choose_partitions(ALL) == []
 
 
-def test_partitions_are_selected_one_by_one() -> None:
+def test_only_the_assigned_partitions_are_selected() -> None:
     assert TopicSelection(assigned=(EUROPE, ORDERS[1], EUROPE)).choose_partitions(ALL) == [ORDERS[1], EUROPE]
 
 

@@ -48,7 +48,7 @@ def test_the_planner_imports_pyspark_from_its_compiled_location(spark: SparkSess
 
 
 @pytest.mark.parametrize("theirs", ["", "/their directory", "/a:/b*"])
-def test_the_worker_program_keeps_the_users_path(theirs: str) -> None:
+def test_the_program_of_spark_workers_removes_only_sparks_archives_from_the_path(theirs: str) -> None:
     archives = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
     path = f"{archives}:{theirs}" if theirs else str(archives)
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1])"
@@ -72,7 +72,9 @@ def test_a_session_for_spark_connect_is_rejected_with_the_alternative() -> None:
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-def test_a_query_is_planned_locally_with_this_pythons_libraries(is_bare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_pythons_libraries_are_added_to_the_path_if_executors_have_another_python(
+    is_bare: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a cluster Spark plans with the Python of the executors, which gets its libraries from an archive there."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/bare" if is_bare else sys.executable)
     monkeypatch.setenv("PYTHONPATH", "/theirs")
@@ -82,7 +84,7 @@ def test_a_query_is_planned_locally_with_this_pythons_libraries(is_bare: bool, m
     assert (str(Path(pyarrow.__file__).parents[1]) in paths) == is_bare
 
 
-def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_executors_is_that_of_the_spark_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("PYTHONPATH", "/theirs")
     session_module._prepare_workers(local=False, program="/opt/python")

@@ -110,7 +110,7 @@ def test_a_message_with_a_file_region_cannot_be_encoded_to_bytes() -> None:
     assert len(out.regions) == 1
 
 
-def test_message_classes_have_their_metadata() -> None:
+def test_message_classes_have_their_api_key_and_versions() -> None:
     assert (Order.api_key, Order.versions, Order.flexible) == (9000, range(0, 4), range(2, 1 << 15))
     assert Order.flexible_header == Order.flexible
 

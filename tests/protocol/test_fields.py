@@ -54,7 +54,7 @@ def test_types_of_variable_size_are_recognized() -> None:
     assert {each.name: each.kind.code for each in list_declared_fields(Order.Line)}["records"] == "records"
 
 
-def test_a_struct_may_refer_to_a_later_one() -> None:
+def test_a_struct_may_have_fields_of_a_later_declared_struct() -> None:
     assert [each.name for each in list_declared_fields(Order)][:3] == ["name", "note", "lines"]
 
 

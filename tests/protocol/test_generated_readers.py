@@ -207,7 +207,7 @@ def test_an_array_of_zero_size_items_is_rejected() -> None:
     assert error.field == "parts"
 
 
-def test_an_error_path_contains_all_structs() -> None:
+def test_a_decoding_error_names_the_field_with_all_enclosing_structs() -> None:
     topic = FetchResponse.FetchableTopicResponse
     partition = topic.PartitionData(records=b"12345")
     whole = FetchResponse(responses=[topic(topic="t", partitions=[partition])]).encode(11)

@@ -71,7 +71,7 @@ def test_a_message_without_fields_is_encoded() -> None:
         (3, b"\2n" + b"\0" + b"\1" + b"\0" + b"\1" + b"\1" + b"\0" + b"\xff" + b"\0"),
     ],
 )
-def test_nulls_are_encoded_in_every_form(version: int, expected: bytes) -> None:
+def test_nulls_are_encoded_as_each_version_represents_them(version: int, expected: bytes) -> None:
     payload = None if version > 1 else b""
     assert Order(name="n", numbers=None, payload=payload).encode(version) == expected
 
@@ -96,7 +96,7 @@ def test_tagged_fields_are_written_in_the_order_of_their_tags() -> None:
     assert order.encode(3).endswith(b"\3" + b"\0\5\2\4abc" + b"\1\2\0\7" + b"\3\5\0\0\0\1\0")
 
 
-def test_a_null_struct_in_a_tag_is_a_zero() -> None:
+def test_a_null_struct_in_a_tagged_field_is_encoded_as_zero() -> None:
     """Unlike elsewhere, where it is -1: as Kafka's generated code does."""
 
     class Box(Message, versions="0", flexible="0+"):

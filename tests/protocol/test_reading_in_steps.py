@@ -35,7 +35,7 @@ def test_reading_and_writing_in_steps_gives_the_same_as_at_once(kind: type[Messa
         assert read == kind.decode(whole, version)
 
 
-def test_each_step_reads_a_bounded_number_of_items_and_long_arrays_are_returned() -> None:
+def test_each_step_reads_or_writes_a_bounded_number_of_items() -> None:
     request = DescribeGroupsRequest(groups=["g"] * (3 * READ_ITEMS + 1))
     data = memoryview(request.encode(6))
     assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3

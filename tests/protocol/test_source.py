@@ -35,7 +35,7 @@ def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
     ]
 
 
-def test_a_generated_name_refers_to_one_object() -> None:
+def test_different_objects_get_different_names_in_generated_code() -> None:
     source = FunctionSource({"taken": 1})
     first, second = object(), object()
     assert source.bind_object_to_name("Topic", first) == "Topic"

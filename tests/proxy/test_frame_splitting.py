@@ -70,7 +70,7 @@ def test_frames_are_complete_and_in_order_however_the_stream_is_split(
     assert receiver.passed == data
 
 
-def test_an_unneeded_large_frame_is_forwarded_as_it_arrives() -> None:
+def test_a_large_frame_that_the_proxy_need_not_decode_is_forwarded_as_it_arrives() -> None:
     receiver = Receiver(wanted=False)
     data = frame(SMALL_BYTES)
     fed(receiver, data[: 2 * HEAD_BYTES], HEAD_BYTES)
@@ -97,7 +97,7 @@ def test_a_stream_that_does_not_consist_of_frames_is_forwarded_unchanged() -> No
     assert receiver.plain == b"\xff\xff\xff\xff and more"
 
 
-def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
+def test_frames_beyond_the_memory_limit_of_the_proxy_are_forwarded_in_pieces() -> None:
     memory = FrameMemory(SMALL_BYTES + 100)
     first, second = Receiver(), Receiver()
     data = frame(SMALL_BYTES + 8)

@@ -51,13 +51,13 @@ def test_the_proxy_knows_every_message_with_an_address() -> None:
     assert found - OF_OTHERS == set(FIRST_VERSIONS)
 
 
-def test_versions_without_addresses_are_not_decoded() -> None:
+def test_the_proxy_decodes_only_response_versions_with_addresses() -> None:
     assert not has_addresses_in_answer(ApiKey.PRODUCE, 9) and has_addresses_in_answer(ApiKey.PRODUCE, 10)
     assert not has_addresses_in_answer(ApiKey.FETCH, 15) and has_addresses_in_answer(ApiKey.FETCH, 16)
     assert not has_addresses_in_answer(999, 0)
 
 
-def test_leader_hints_are_replaced_unless_empty() -> None:
+def test_addresses_in_leader_hints_are_replaced_unless_empty() -> None:
     def show(host: str, port: int, node_id: int) -> ShownAddress:
         return ShownAddress(f"proxy-{host}", port + node_id)
 
@@ -70,7 +70,7 @@ def test_leader_hints_are_replaced_unless_empty() -> None:
     assert not list_endpoints(nobody)
 
 
-def test_only_api_versions_with_unknown_addresses_are_omitted() -> None:
+def test_the_proxy_omits_unknown_versions_only_of_apis_with_addresses() -> None:
     known = get_response_class(ApiKey.METADATA).versions[-1]
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]

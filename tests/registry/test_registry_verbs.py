@@ -41,7 +41,7 @@ def test_records_are_decoded_by_their_schemas(broker: Broker, kind: str) -> None
     assert (found.decoded, found.decoded_key, found.value) == ({"name": "ann"}, "k", data)
 
 
-def test_a_schema_may_be_named_by_a_header(broker: Broker) -> None:
+def test_a_record_is_decoded_by_the_schema_that_a_header_names(broker: Broker) -> None:
     broker.registry.register("users-value", USER)
     guid = Asking(broker.registry_url).get("/subjects/users-value/versions/1").body["guid"].replace("-", "")
     broker.produce("users", AVRO[5:], headers={"__value_schema_id": b"\1" + bytes.fromhex(guid)})

@@ -96,7 +96,7 @@ def test_an_invalid_length_is_damage_and_allocates_no_memory(tmp_path: Path, len
 
 
 @given(st.integers(12, 10_000), st.integers(1, 255))
-def test_damage_after_the_first_fields_is_always_found(
+def test_any_damage_covered_by_the_checksum_is_found(
     tmp_path_factory: pytest.TempPathFactory, at: int, flip: int
 ) -> None:
     data = bytearray(chain(3, 3, 3))

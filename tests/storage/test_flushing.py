@@ -113,7 +113,7 @@ def test_a_waiter_is_called_once_all_earlier_appends_are_fsynced(
     assert log.recovery_point == 2
 
 
-def test_requests_during_a_flush_share_the_next_one(log: Log, aside: Aside, waiters: Waiters) -> None:
+def test_flush_requests_during_a_flush_share_the_next_one(log: Log, aside: Aside, waiters: Waiters) -> None:
     for name in "abcd":
         append(log, batch(2))
         log.flush_soon(waiters[name])

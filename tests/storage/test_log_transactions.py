@@ -132,7 +132,7 @@ def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flu
     assert decode_aborted_transactions(file.read_bytes()) == aborted(log)
 
 
-def test_deleted_records_count_as_stable(log: Log) -> None:
+def test_the_last_stable_offset_is_at_least_the_log_start_offset(log: Log) -> None:
     Writer(log).write(3)
     assert log.last_stable_offset == 0
     log.delete_records_before(2)
@@ -273,7 +273,7 @@ def test_a_transaction_index_before_the_recovery_point_is_rebuilt_after_a_crash(
     assert aborted(open_at(tmp_path, clean=False, recovery_point=known[2].last_offset)) == known
 
 
-def test_a_corrupt_count_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
+def test_a_corrupt_checkpoint_of_transaction_counts_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
     known = three_segments(tmp_path)
     counts = tmp_path / "aborted-transactions-checkpoint"
     for text in (b"", b"nonsense", counts.read_bytes().replace(b"\n0 1", b"\n0 2")):
@@ -283,7 +283,7 @@ def test_a_corrupt_count_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
         log.close_without_flush()
 
 
-def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> None:
+def test_a_log_without_aborted_transactions_has_no_checkpoint_of_their_counts(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(3))
     log.roll_segment_if_used()
@@ -291,7 +291,7 @@ def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> Non
     assert not (tmp_path / "aborted-transactions-checkpoint").exists()
 
 
-def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recovery_writes_the_counts_of_aborted_transactions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("numpy")  # the verifier is the pipeline's
     from minibroker.pipeline.verifying.checkpoint_checks import find_wrong_aborted_counts
 

@@ -181,7 +181,7 @@ def test_a_leader_epoch_at_the_log_end_is_a_loss_unless_kafka_preallocated_the_i
     assert ["leader epoch 0 began at 0" in line for line in lines] == ([] if index == bytes(80) else [True])
 
 
-def test_an_epoch_that_kafka_noted_at_the_log_end_is_not_a_loss(
+def test_a_leader_epoch_that_kafka_recorded_for_an_empty_log_is_not_a_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / f"{0:020d}.log").touch()

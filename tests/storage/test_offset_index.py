@@ -43,7 +43,7 @@ def test_an_offset_index_file_has_kafkas_format(tmp_path: Path) -> None:
     assert Path(index.path).read_bytes() == struct.pack(">6i", 9, 4200, 19, 8400, 50, 12600)
 
 
-def test_an_empty_index_has_an_empty_file(tmp_path: Path) -> None:
+def test_an_empty_offset_index_has_an_empty_file(tmp_path: Path) -> None:
     index = index_at(tmp_path)
     index.write_file()
     assert Path(index.path).read_bytes() == b""
@@ -59,7 +59,7 @@ def test_opening_reads_only_the_last_entry_and_loading_reads_all(tmp_path: Path)
     assert index.list_entries() == [*ENTRIES, (1060, 20000)]
 
 
-def test_only_new_entries_are_written(tmp_path: Path) -> None:
+def test_only_new_entries_of_an_offset_index_are_written(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[:2])
     index.write_file()
     index = reopened(tmp_path)
@@ -95,7 +95,9 @@ def test_the_last_indexed_batch_at_or_before_a_position_is_found(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("position", "left"), [(0, 0), (4200, 0), (4201, 1), (8400, 1), (12600, 2), (12601, 3)])
-def test_truncation_removes_the_batches_from_a_position_on(tmp_path: Path, position: int, left: int) -> None:
+def test_truncating_an_offset_index_removes_the_batches_from_a_position_on(
+    tmp_path: Path, position: int, left: int
+) -> None:
     for index in (index_of(tmp_path, ENTRIES), written := index_of(tmp_path, ENTRIES)):
         if index is written:
             index.write_file()
@@ -123,7 +125,7 @@ def test_truncation_removes_the_batches_from_a_position_on(tmp_path: Path, posit
         struct.pack(">2i", -1, 5),
     ],
 )
-def test_an_inconsistent_index_is_rejected(tmp_path: Path, content: bytes) -> None:
+def test_an_inconsistent_offset_index_is_rejected(tmp_path: Path, content: bytes) -> None:
     Path(index_at(tmp_path).path).write_bytes(content)
     with pytest.raises(CorruptIndex):
         reopened(tmp_path).load_entries()

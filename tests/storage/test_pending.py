@@ -107,7 +107,7 @@ def test_the_callers_buffer_may_change_once_its_batch_is_pending(log: Log) -> No
     assert values(log) == [b"first0", b"kept0"]
 
 
-def test_waiters_see_the_outcome_of_a_batch_in_its_pending_object(log: Log, disk: FailingDisk) -> None:
+def test_a_pending_batch_object_tells_whether_it_was_written_or_lost(log: Log, disk: FailingDisk) -> None:
     assert log.pending_batches is None
     append_soon(log, batch())
     written = log.pending_batches
@@ -271,7 +271,9 @@ def test_too_many_pending_bytes_are_written_early(log: Log, disk: FailingDisk, m
     assert append(log, batch()) == 3
 
 
-def test_an_early_write_respects_the_index_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_early_write_of_pending_batches_does_not_overfill_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = len(batch())
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 3 * size)
     log = begun(tmp_path, settings=LogSettings(index_interval_bytes=0, segment_index_bytes=12 * (3 * size + 5)))

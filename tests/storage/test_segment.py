@@ -67,7 +67,7 @@ def test_an_interval_of_zero_adds_an_entry_for_each_batch_but_the_first(tmp_path
     assert segment.indexes.offsets.count == 4
 
 
-def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
+def test_a_reopened_segment_knows_the_same_as_the_one_that_was_written(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()
@@ -218,7 +218,7 @@ def test_rebuilt_indexes_are_written_when_the_segment_is_finished(tmp_path: Path
     assert (Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()) == before
 
 
-def test_a_segment_that_was_not_loaded_is_not_changed(tmp_path: Path) -> None:
+def test_finishing_a_segment_that_was_not_loaded_writes_no_index(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()

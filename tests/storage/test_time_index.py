@@ -77,7 +77,7 @@ def test_a_timestamp_search_starts_where_all_earlier_records_are_older(
 
 
 @pytest.mark.parametrize(("offset", "left"), [(1000, 0), (1009, 0), (1010, 1), (1019, 1), (1020, 3), (1051, 4)])
-def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset: int, left: int) -> None:
+def test_truncating_a_time_index_removes_an_offset_and_all_later_ones(tmp_path: Path, offset: int, left: int) -> None:
     index = index_of(tmp_path, ENTRIES)
     index.write_file()
     index.truncate(offset)
@@ -99,7 +99,7 @@ def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset:
         struct.pack(">qiqi", -5, 3, T + 1, 4),
     ],
 )
-def test_an_inconsistent_index_is_rejected(tmp_path: Path, content: bytes) -> None:
+def test_an_inconsistent_time_index_is_rejected(tmp_path: Path, content: bytes) -> None:
     Path(index_at(tmp_path).path).write_bytes(content)
     with pytest.raises(CorruptIndex):
         reopened(tmp_path).load_entries()

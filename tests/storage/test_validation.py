@@ -86,7 +86,7 @@ def test_bytes_that_are_no_valid_batch_are_corrupt(log: Log) -> None:
         assert refused(log, data).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_exactly_one_batch_is_accepted(log: Log) -> None:
+def test_more_than_one_batch_is_rejected(log: Log) -> None:
     assert refused(log, batch(1) + batch(1)).code == ErrorCode.INVALID_RECORD
     damaged = batch(1)
     damaged[-1] ^= 1
@@ -142,7 +142,7 @@ def test_zstd_is_accepted_from_produce_version_7_on(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_an_unknown_codec_is_rejected(log: Log, codec: int) -> None:
+def test_a_batch_of_an_unknown_codec_is_rejected(log: Log, codec: int) -> None:
     assert refused(log, changed(batch(1), 21, INT16, codec)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 

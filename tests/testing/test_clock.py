@@ -116,7 +116,7 @@ def test_a_killed_member_process_is_removed_after_its_session_timeout() -> None:
         consumer.close()
 
 
-def test_time_passes_while_the_broker_is_down(
+def test_the_clock_can_be_advanced_while_the_broker_is_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Broker() as broker:

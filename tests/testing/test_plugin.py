@@ -152,7 +152,7 @@ def test_next(kafka):
     result.assert_outcomes(passed=2)
 
 
-def test_fixtures_create_a_topic_and_clusters(pytester: pytest.Pytester) -> None:
+def test_the_fixtures_kafka_topic_and_kafka_cluster_create_a_topic_and_clusters(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

@@ -42,7 +42,7 @@ def test_properties_are_parsed_as_java_parses_them(text: str, expected: list[tup
     assert pairs(text) == expected
 
 
-def test_a_property_has_the_number_of_its_first_line() -> None:
+def test_a_parsed_property_has_the_number_of_its_first_line() -> None:
     assert [pair.line for pair in parse_java_properties("#\na=1\\\n2\\\n3\nb=4")] == [2, 5]
 
 

@@ -131,7 +131,7 @@ def test_a_log_without_configs_has_kafkas_defaults() -> None:
     assert Settings().get_log_settings({}) == LogSettings()
 
 
-def test_the_internal_segment_size_overrides_the_ordinary_one() -> None:
+def test_internal_segment_bytes_overrides_segment_bytes() -> None:
     assert Settings().get_log_settings({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
@@ -179,7 +179,7 @@ def test_static_settings_are_rejected_by_name() -> None:
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
-def test_an_invalid_dynamic_value_is_rejected(per_broker: bool) -> None:
+def test_an_invalid_dynamic_broker_config_is_rejected(per_broker: bool) -> None:
     validate_broker_overrides(Settings(), {"message.max.bytes": "5"}, per_broker=per_broker)
     with pytest.raises(KafkaError, match="Invalid value x for configuration message"):
         validate_broker_overrides(Settings(), {"message.max.bytes": "x"}, per_broker=per_broker)

@@ -121,7 +121,7 @@ def test_new_partitions_get_the_settings_of_their_topic(harness: Harness) -> Non
 # --- deletion -----------------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_has_no_leader(harness: Harness) -> None:
+def test_partitions_of_a_deleted_topic_have_no_leader(harness: Harness) -> None:
     harness.create_topic("t", 2)
     topic = harness.cluster.image.topics["t"]
     partitions = topic.partitions

@@ -67,7 +67,7 @@ def test_a_stopped_node_is_fenced_and_a_crashed_one_is_not(harness: Harness) -> 
     assert len(recorded(harness, BrokerRegistrationChangeRecord)) == 1
 
 
-def test_a_stop_continues_if_it_cannot_be_recorded(
+def test_a_broker_stops_cleanly_even_if_the_metadata_cannot_record_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:

@@ -193,13 +193,13 @@ def test_replayed_transactional_records_have_their_producer_and_markers_their_ou
     assert (read.records, read.ended) == ([(b"k", b"v", 7)], [(7, True), (8, False)])
 
 
-def test_a_coordinator_has_no_partition_before_its_topic_exists(harness: Harness) -> None:
+def test_appending_before_the_coordinator_topic_exists_gets_not_coordinator(harness: Harness) -> None:
     with pytest.raises(KafkaError) as raised:
         append(CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS), 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_records_that_exceed_a_batch_are_rejected_together(harness: Harness) -> None:
+def test_coordinator_records_that_exceed_a_batch_are_rejected_together(harness: Harness) -> None:
     topic = made(harness)
     with pytest.raises(KafkaError) as raised:
         append(topic, 0, [(b"k", b"v"), (b"l", bytes(1_100_000))])

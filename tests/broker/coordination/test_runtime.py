@@ -185,7 +185,7 @@ def test_a_completed_transaction_is_recorded_later_if_its_markers_are_written(ha
     assert fetched(harness) == ["a"]
 
 
-def test_offsets_of_an_open_transaction_become_pending_again(harness: Broken) -> None:
+def test_offsets_of_an_open_transaction_are_pending_again_after_a_reload(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send_offset("g", 5) == OK
     harness.fail(GROUPS_TOPIC)

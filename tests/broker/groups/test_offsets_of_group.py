@@ -28,7 +28,7 @@ def test_the_last_committed_offset_of_a_partition_is_returned(offsets: Committed
     assert offsets.find_offset("u", 0) is None
 
 
-def test_a_tombstone_removes_a_commit(offsets: CommittedOffsets) -> None:
+def test_a_tombstone_removes_a_committed_offset(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 0, committed())
     offsets.apply_offset("t", 1, None)
     assert not offsets.is_empty and offsets.list_partitions() == [("t", 0)]

@@ -61,14 +61,14 @@ def test_alter_configs_sets_given_configs_and_removes_all_others(topic: Harness,
     assert topic.partition("t").log.settings.segment_bytes == 1 << 30
 
 
-def test_validate_only_changes_nothing(topic: Harness) -> None:
+def test_validate_only_changes_no_config(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("segment.bytes", "2000000"), validate_only=True) == (ErrorCode.NONE, None)
     code, _ = alter(topic, TOPIC, "t", ("segment.bytes", "x"), validate_only=True)
     assert code == ErrorCode.INVALID_CONFIG
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"retention.ms": "1000"}
 
 
-def test_a_long_list_of_configs_is_read_in_steps(topic: Harness) -> None:
+def test_an_alter_configs_request_with_many_configs_is_read_in_steps(topic: Harness) -> None:
     slicer = topic.dispatcher.slicer
     before = slicer.steps
     alter(topic, TOPIC, "t", ("x", "1"))

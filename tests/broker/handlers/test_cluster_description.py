@@ -44,7 +44,7 @@ def test_authorized_operations_are_included_on_request(
     assert harness.request(request, version).cluster_authorized_operations == operations
 
 
-def test_no_node_is_described_as_fenced(harness: Harness) -> None:
+def test_a_running_node_is_not_described_as_fenced(harness: Harness) -> None:
     (broker,) = harness.request(DescribeClusterRequest(include_fenced_brokers=True), 2).brokers
     assert not broker.is_fenced
 

@@ -162,7 +162,7 @@ def told_to(client: LoopClient) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-def test_an_offset_is_returned_once_it_is_written(loop: Loop, version: int) -> None:
+def test_an_offset_fetch_waits_until_a_pending_commit_is_written(loop: Loop, version: int) -> None:
     committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
     committer.read((1, commit_request("g", ("t", 0, 6)), 9))
     reader.read((1, of_group_g(loop.harness, version), version))
@@ -174,7 +174,7 @@ def test_an_offset_is_returned_once_it_is_written(loop: Loop, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-def test_an_offset_whose_write_fails_is_never_returned(loop: Loop, version: int) -> None:
+def test_an_offset_whose_commit_cannot_be_written_is_never_returned(loop: Loop, version: int) -> None:
     committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
     committer.read((1, commit_request("g", ("t", 0, 6)), 9))
     reader.read((1, of_group_g(loop.harness, version), version))

@@ -127,7 +127,7 @@ def test_an_empty_broker_name_describes_the_cluster_wide_defaults(harness: Harne
     assert (found.name, found.value, found.config_source) == ("log.segment.bytes", "2000000", DYNAMIC_DEFAULT)
 
 
-def test_each_resource_is_described_separately_including_duplicates(topic: Harness) -> None:
+def test_duplicate_and_unknown_config_resources_are_described_separately(topic: Harness) -> None:
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=TOPIC, resource_name=name, configuration_keys=[key]
@@ -174,7 +174,7 @@ def test_altering_a_config_to_its_current_value_writes_nothing(harness: Harness,
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_a_changed_config_is_validated_together_with_existing_ones(topic: Harness) -> None:
+def test_a_changed_topic_config_is_validated_together_with_existing_ones(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
     assert alter(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
 

@@ -18,7 +18,7 @@ HEARTBEATS = served_versions(ConsumerGroupHeartbeatRequest)
 DESCRIPTIONS = served_versions(ConsumerGroupDescribeRequest)
 
 
-def test_the_versions_of_kafka_4_3_are_served() -> None:
+def test_consumer_group_apis_are_served_in_the_versions_of_kafka_4_3() -> None:
     assert (list(HEARTBEATS), list(DESCRIPTIONS)) == ([0, 1], [0, 1])
 
 

@@ -87,7 +87,7 @@ def test_delegation_tokens_require_a_secret_key(harness: Harness) -> None:
     assert (renewed.expiry_timestamp_ms, expired.expiry_timestamp_ms) == (0, 0)
 
 
-def test_metadata_of_kafka_3_5_has_no_tokens(tmp_path: Path) -> None:
+def test_delegation_tokens_are_rejected_at_the_metadata_version_of_kafka_3_5(tmp_path: Path) -> None:
     with Harness(tmp_path, settings=KEY) as harness:
         harness.cluster.image.features["metadata.version"] = 13
         answers = [create(harness, "alice"), *changes(harness, "alice", b"x")]

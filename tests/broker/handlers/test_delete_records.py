@@ -51,7 +51,7 @@ def test_a_delayed_fetch_below_the_new_log_start_is_answered_immediately(written
     assert at_the_end.done
 
 
-def test_files_of_whole_segments_are_deleted(written: Harness) -> None:
+def test_delete_records_removes_files_of_whole_segments_after_a_delay(written: Harness) -> None:
     written.partition("t").log.roll_segment_if_used()
     written.produce("t", "d")
     directory = written.directory / "data" / "t-0"

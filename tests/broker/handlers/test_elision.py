@@ -211,7 +211,7 @@ def test_a_delayed_fetch_restores_elided_batches_in_steps(harness: Harness, begi
 
 
 @pytest.mark.parametrize("ended_by", ["time", "client"])
-def test_a_fetch_delayed_before_elision_is_enabled_is_answered_normally(harness: Harness, ended_by: str) -> None:
+def test_a_delayed_fetch_ends_as_usual_if_elision_is_enabled_meanwhile(harness: Harness, ended_by: str) -> None:
     harness.create_topic("t")
     waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500))
     alter(harness, SET, "true")

@@ -63,7 +63,7 @@ def test_only_the_first_partition_with_records_may_exceed_the_limit(filled: Harn
     assert [values_in(answer) for answer in answers.values()] == [["x"], []]
 
 
-def test_the_partitions_share_the_limit_of_the_request(filled: Harness) -> None:
+def test_the_partitions_of_a_fetch_share_its_max_bytes(filled: Harness) -> None:
     filled.produce("t", "x", partition=1)
     answers = fetch(filled, {("t", 0): 0, ("t", 1): 0}, max_bytes=3 * BATCH_BYTES, partition_max_bytes=2 * BATCH_BYTES)
     assert [values_in(answer) for answer in answers.values()] == [["a", "b"], ["x"]]

@@ -76,7 +76,7 @@ ALL: dict[Where, int] = {("t", 0): 0, ("t", 1): 0, ("t", 2): 0}
 EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
 
 
-def test_a_changed_log_start_offset_is_sent(topics: Harness) -> None:
+def test_a_fetch_session_sends_partitions_whose_log_start_offset_changed(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
     topics.partition("t").log.delete_records_before(1)

@@ -207,12 +207,12 @@ def test_a_fetch_without_min_bytes_or_max_wait_is_answered_immediately(topics: H
     assert at_once(topics, {("t", 0): 0}, **fields)["t", 0].records == b""
 
 
-def test_a_log_error_is_answered_immediately(topics: Harness) -> None:
+def test_a_fetch_with_an_offset_out_of_range_is_answered_immediately(topics: Harness) -> None:
     answers = at_once(topics, {("t", 0): 99, ("t", 1): 0})
     assert [answer.error_code for answer in answers.values()] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
 
 
-def test_a_wrong_epoch_or_node_is_answered_immediately(tmp_path: Path) -> None:
+def test_a_fetch_in_a_wrong_leader_epoch_or_at_a_wrong_node_is_answered_immediately(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         both: dict[Where, int] = {("t", 0): 0, ("t", 1): 0}

@@ -102,7 +102,7 @@ def test_too_small_segments_prevent_creating_but_not_using_coordinator_topics(
         assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
 
 
-def test_the_key_of_a_share_partition_ends_with_a_topic_id_and_a_number(harness: Harness) -> None:
+def test_a_share_coordinator_key_must_end_with_a_topic_id_and_a_partition(harness: Harness) -> None:
     harness.create_topic("t")
     topic_id = format_uuid(harness.cluster.image.topics["t"].topic_id)
     keys = [f"g:{topic_id}:0", f"a:b:{topic_id}:0", f"g:{topic_id}", f"g:{topic_id}:x", f"g:{topic_id}:", "g"]
@@ -111,7 +111,7 @@ def test_the_key_of_a_share_partition_ends_with_a_topic_id_and_a_number(harness:
 
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-def test_requests_during_the_topic_creation_wait_for_it(harness: Harness, key_type: int) -> None:
+def test_find_coordinator_requests_wait_for_the_creation_of_the_topic(harness: Harness, key_type: int) -> None:
     turns: list[Callable[[], None]] = []
     harness.dispatcher = Dispatcher(harness.cluster, slicer=Slicer(turns.append, now=iter(range(1_000_000)).__next__))
     request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type)
@@ -129,6 +129,6 @@ def test_requests_during_the_topic_creation_wait_for_it(harness: Harness, key_ty
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SEVERAL_KEYS])
-def test_a_request_without_keys_creates_no_topic(harness: Harness, version: int) -> None:
+def test_a_find_coordinator_without_keys_creates_no_topic(harness: Harness, version: int) -> None:
     assert harness.request(FindCoordinatorRequest(coordinator_keys=[]), version).coordinators == []
     assert not harness.cluster.image.topics

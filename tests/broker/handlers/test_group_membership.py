@@ -51,7 +51,7 @@ def test_a_client_id_too_long_for_a_member_id_is_rejected(driver: Driver, versio
     assert [driver.heartbeat(member_id) for member_id in before[1]] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-def test_a_response_that_cannot_be_encoded_blocks_no_other_member(
+def test_a_join_group_response_that_cannot_be_encoded_affects_no_other_member(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [driver.harness.client(node=driver.node) for _ in range(3)]
@@ -122,5 +122,5 @@ def test_only_the_coordinator_answers_group_requests(tmp_path: Path) -> None:
                 assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_group_has_no_coordinator_before_find_coordinator(harness: Harness) -> None:
+def test_a_join_before_any_find_coordinator_gets_not_coordinator(harness: Harness) -> None:
     assert answered(harness.request(join())).error_code == ErrorCode.NOT_COORDINATOR

@@ -70,7 +70,7 @@ def test_every_log_directory_is_listed_with_its_logs(spread: Harness, version: i
         assert len({topic.name for topic in result.topics}) == len(result.topics)
 
 
-def test_log_sizes_are_those_of_the_batches(spread: Harness) -> None:
+def test_described_log_sizes_are_those_of_the_batches(spread: Harness) -> None:
     sizes = {
         (topic.name, partition.partition_index): partition.partition_size
         for result in asked(spread, None)
@@ -194,7 +194,7 @@ def test_a_new_log_is_created_in_the_requested_directory(spread: Harness) -> Non
         assert lies_in(spread, f"in-{name}") == name
 
 
-def test_replicas_that_cannot_move_are_rejected_and_others_move(spread: Harness) -> None:
+def test_alter_replica_log_dirs_rejects_only_replicas_that_cannot_move(spread: Harness) -> None:
     one = str(spread.directory / "one")
     assert alter(spread, (one, "t", [0, 9, -1]), ("/nowhere", "t", [1]), (f"{one}/", "t", [2])) == {
         ("t", 0): ErrorCode.NONE,

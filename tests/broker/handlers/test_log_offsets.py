@@ -98,7 +98,7 @@ def test_a_duplicate_partition_is_rejected_once(filled: Harness) -> None:
     ]
 
 
-def test_a_topic_named_twice_is_answered_once_with_all_its_partitions(filled: Harness) -> None:
+def test_a_topic_named_twice_in_list_offsets_is_answered_once_with_all_its_partitions(filled: Harness) -> None:
     topics = [Topic(name="t", partitions=[Partition(partition_index=index, timestamp=LATEST)]) for index in (0, 1)]
     (topic,) = filled.request(ListOffsetsRequest(topics=topics)).topics
     assert [(answer.partition_index, answer.offset) for answer in topic.partitions] == [(0, 4), (1, 0)]

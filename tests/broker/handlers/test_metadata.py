@@ -72,7 +72,7 @@ def test_broker_addresses_are_those_of_the_clients_listener(harness: Harness) ->
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
-def test_a_topic_id_overrides_the_name_beside_it(filled: Harness, version: int) -> None:
+def test_a_topic_id_in_a_metadata_request_overrides_the_name(filled: Harness, version: int) -> None:
     request = by_id(id_of(filled, "t"), name="nope")
     request.topics += [Asked(name="u")]
     assert topics_in(filled.request(request, version)) == [("t", 0)]

@@ -48,7 +48,7 @@ def test_a_commit_survives_a_restart(harness: Harness, topic_id: bytes, version:
     assert (group.state_name, group.protocol_type) == ("Empty", "")
 
 
-def test_version_1_contains_the_commit_timestamp(harness: Harness, topic_id: bytes) -> None:
+def test_offset_commit_version_1_may_contain_the_commit_timestamp(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7), version=1, timestamp_ms=12345)
     commit(harness, "g", ("t", 1, 7), version=1)
     times = [each.commit_timestamp_ms for each in committed_in(harness, "g").by_partition.values()]
@@ -56,7 +56,9 @@ def test_version_1_contains_the_commit_timestamp(harness: Harness, topic_id: byt
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_versions_2_to_4_contain_the_retention_time(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_only_offset_commit_versions_2_to_4_contain_a_retention_time(
+    harness: Harness, topic_id: bytes, version: int
+) -> None:
     topic = topic_id if version >= BY_ID else "t"
     commit(harness, "g", (topic, 0, 7), version=version, retention_time_ms=DAY_MS)
     expires_ms = harness.clock.wall_ms() + DAY_MS if 2 <= version <= 4 else NO_EXPIRY
@@ -74,7 +76,7 @@ def test_an_excessive_retention_time_is_accepted(harness: Harness, topic_id: byt
     assert offset.expire_timestamp_ms == expires_ms
 
 
-def test_the_response_keeps_the_order_of_the_partitions(harness: Harness, topic_id: bytes) -> None:
+def test_an_offset_commit_response_keeps_the_order_of_the_partitions(harness: Harness, topic_id: bytes) -> None:
     request = commit_request("g", ("t", 1, 7), ("nope", 5, 7), ("t", 0, 7))
     response = harness.request(request, 9)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics] == [
@@ -102,7 +104,7 @@ def test_a_member_error_is_returned_for_all_existing_partitions(
     assert [each.offset for each in committed_in(harness, "g").by_partition.values()] == [7]
 
 
-def test_a_group_error_is_returned_for_all_partitions(
+def test_a_stale_epoch_for_one_partition_rejects_the_whole_commit(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))

@@ -161,7 +161,7 @@ def test_a_cancellation_may_require_an_unclean_leader_election(tmp_path: Path, a
         ([1, 1], "The manual partition assignment includes the broker 1 more than once."),
     ],
 )
-def test_invalid_replicas_are_rejected(harness: Harness, replicas: list[int], message: str) -> None:
+def test_a_reassignment_to_invalid_replicas_is_rejected(harness: Harness, replicas: list[int], message: str) -> None:
     create(harness, [1])
     assert move(harness, (0, replicas)) == [(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)]
     assert state(harness) == ([1], [1], 1, 0)
@@ -187,7 +187,7 @@ def test_the_replication_factor_to_keep_is_that_of_the_ongoing_reassignment(tmp_
         assert move(harness, (0, [2, 3]), **keep) == [refused]
 
 
-def test_unknown_partitions_are_rejected(harness: Harness) -> None:
+def test_a_reassignment_of_unknown_partitions_is_rejected(harness: Harness) -> None:
     create(harness, [1])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(harness, (5, [1]), (-1, None)) == [

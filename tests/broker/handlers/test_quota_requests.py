@@ -127,7 +127,7 @@ def test_each_entry_of_an_alter_client_quotas_response_names_its_entity(harness:
     assert named == [[("client-id", None), ("user", "ann")], [("ip", "::1")]]
 
 
-def test_one_rejected_quota_entity_does_not_affect_others(harness: Harness) -> None:
+def test_a_rejected_quota_entity_does_not_affect_other_entities_of_the_request(harness: Harness) -> None:
     codes = [
         code for code, _ in alter(harness, entry((("ip", "nobody"),), nope=1.0), entry(ANN, producer_byte_rate=1.0))
     ]

@@ -141,7 +141,7 @@ def test_an_assignment_with_another_replica_count_for_new_partitions_is_rejected
         assert message is not None and "not consistent with previous partitions" in message
 
 
-def test_too_many_partitions_are_rejected(harness: Harness) -> None:
+def test_adding_more_than_ten_thousand_partitions_is_rejected(harness: Harness) -> None:
     harness.create_topic("t")
     assert grow(harness, "t", 10_002)[0] == ErrorCode.POLICY_VIOLATION
 

@@ -147,7 +147,7 @@ def test_eligible_leader_replicas_are_kept_until_changed_or_cleared() -> None:
     assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([], []), ([], [])]
 
 
-def test_records_of_other_types_are_ignored() -> None:
+def test_metadata_records_without_effect_on_the_image_are_ignored() -> None:
     image = fold(records.NoOpRecord(), records.BeginTransactionRecord(name="x"))
     assert image.topics == {}
 

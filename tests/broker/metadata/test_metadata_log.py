@@ -214,7 +214,7 @@ def test_a_log_that_ends_before_a_snapshot_is_rejected(harness: Harness) -> None
         replayed(harness.cluster.metadata_log)
 
 
-def test_a_start_continues_from_a_snapshot_without_a_log(harness: Harness) -> None:
+def test_a_broker_starts_from_a_metadata_snapshot_without_a_log(harness: Harness) -> None:
     harness.create_topic("t")
     log = harness.cluster.metadata_log.storage
     topic_id, end = harness.cluster.image.topics["t"].topic_id, log.log_end_offset

@@ -124,7 +124,7 @@ def test_repairing_a_flipped_bit_in_an_offset_loses_no_records(data: Path) -> No
     assert re.search(r" \d+ new records?; the old one is kept in a directory that ends with -stray", second)
 
 
-def test_lost_offsets_between_segments_are_reported(data: Path) -> None:
+def test_a_repair_reports_missing_offsets_of_the_metadata_log(data: Path) -> None:
     (data / LOG).rename(data / "__cluster_metadata-0" / f"{7:020d}.log")
     assert any("offsets 0 to 6 are missing" in step for step in repair(data, apply=False))
 

@@ -70,5 +70,5 @@ def test_an_incomplete_snapshot_is_skipped_for_an_older_one(
     assert re.search(reason, find_snapshot_incompleteness(content) or "")
 
 
-def test_a_complete_snapshot_has_no_error() -> None:
+def test_a_complete_metadata_snapshot_is_recognized() -> None:
     assert find_snapshot_incompleteness(WHOLE) is None

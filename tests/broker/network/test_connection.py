@@ -237,7 +237,7 @@ def test_slow_requests_yield_to_other_connections(monkeypatch: pytest.MonkeyPatc
     assert numbers(talk.outlet.sent) == list(range(5))
 
 
-def test_connections_with_many_requests_share_one_time_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_connections_of_an_event_loop_share_one_time_slice_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
 
     def slow(connection: Connection, frame: memoryview) -> Any:

@@ -231,7 +231,7 @@ def test_a_tls_handshake_has_a_timeout(run: Any, caplog: pytest.LogCaptureFixtur
     assert f"its TLS handshake took more than {LIMIT_MS} ms" in caplog.text
 
 
-def test_the_handshake_timeout_is_independent_of_the_connection_timeout(run: Any) -> None:
+def test_the_handshake_timeout_ends_with_the_handshake(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         await until(lambda: not served.shared.handshakes)
@@ -266,7 +266,7 @@ def test_a_client_that_leaves_during_the_handshake_is_forgotten(run: Any) -> Non
     run(with_client(echo, talk))
 
 
-def test_a_client_above_the_limit_is_not_read_and_its_timeout_starts_later(run: Any) -> None:
+def test_the_handshake_of_a_client_above_the_limit_and_its_timeout_start_later(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await until(lambda: len(served.gate.open) == 1)
         served.gate.mutes = True

@@ -54,7 +54,7 @@ def test_a_small_unread_response_is_not_counted_as_memory() -> None:
     assert stalled(crowd, 1) == []
 
 
-def test_a_new_unread_size_replaces_the_old_one() -> None:
+def test_the_unread_bytes_of_a_client_replace_its_earlier_ones_in_the_sum() -> None:
     crowd = Crowd()
     client = crowd.client("a", LARGE)
     crowd.unread.set_unread_bytes(client, 2 * LARGE)

@@ -286,7 +286,7 @@ def test_a_disconnecting_client_ends_its_held_request(watched: Watched) -> None:
     assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
 
 
-def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
+def test_a_hook_may_be_a_coroutine_that_returns_at_once(watched: Watched) -> None:
     async def complete(call: Call) -> MetadataResponse:
         return MetadataResponse(cluster_id="at once")
 

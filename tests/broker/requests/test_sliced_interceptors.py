@@ -130,7 +130,7 @@ def test_replacing_the_state_closes_connections_whose_response_a_hook_holds(
     assert "a request failed" not in caplog.text, "nothing is thrown into the hook"
 
 
-def test_a_request_without_an_answer_that_a_hook_runs_is_run_once(watched: Watched) -> None:
+def test_a_produce_with_acks_0_that_a_hook_runs_is_appended_once(watched: Watched) -> None:
     watched.harness.create_topic("t")
     watched.first.on_before = lambda call: call.run_hooks_and_handler()
     records = TopicData.PartitionProduceData(index=0, records=memoryview(batch("v")))

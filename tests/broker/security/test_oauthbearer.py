@@ -92,7 +92,7 @@ def test_a_token_authenticates_until_it_expires(first: str) -> None:
         "n,,\x01auth=Bearer a b\x01\x01",
     ],
 )
-def test_malformed_first_messages_are_rejected(first: str) -> None:
+def test_malformed_first_oauthbearer_messages_are_rejected(first: str) -> None:
     with pytest.raises(InvalidCredentials, match="Invalid OAUTHBEARER client first message"):
         exchange().send(first.encode())
 
@@ -167,7 +167,7 @@ MESSAGES = st.one_of(
 
 
 @given(MESSAGES)
-def test_arbitrary_bytes_are_rejected(first: bytes) -> None:
+def test_arbitrary_oauthbearer_messages_are_rejected(first: bytes) -> None:
     running = exchange()
     with pytest.raises((InvalidCredentials, AuthenticationFailed)):
         running.send(first)

@@ -29,7 +29,7 @@ def answer(token: bytes) -> AuthenticatedClient:
         ("\0tom\0pässwörd".encode(), "tom"),
     ],
 )
-def test_the_right_password_authenticates(token: bytes, name: str) -> None:
+def test_the_right_password_authenticates_by_plain(token: bytes, name: str) -> None:
     assert answer(token) == AuthenticatedClient(b"", name, None)
 
 
@@ -73,7 +73,7 @@ def test_tokens_without_a_name_or_a_password_are_rejected(token: bytes, message:
 
 
 @given(st.binary(max_size=100))
-def test_arbitrary_bytes_are_rejected_without_being_quoted(token: bytes) -> None:
+def test_arbitrary_plain_messages_are_rejected_without_being_quoted(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         start_sasl_exchange(exchange_plain_password(USERS)).send(b"\0" + token)
     assert "secret" not in str(refused.value)

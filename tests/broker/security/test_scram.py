@@ -102,7 +102,7 @@ def test_the_example_of_rfc_7677_is_reproduced() -> None:
 
 @for_each("mechanism", ScramMechanism)
 @for_each("name", ["alice", "a,b=c", "=2C", "x" * 300])
-def test_the_right_password_authenticates(mechanism: ScramMechanism, name: str) -> None:
+def test_the_right_password_authenticates_by_scram(mechanism: ScramMechanism, name: str) -> None:
     running = exchange(record(name, "pässwörd", mechanism), mechanism=mechanism)
     end = run(running, client_scram(mechanism.hash_name, name, "pässwörd"))  # type: ignore[arg-type]
     assert end.name == name
@@ -188,7 +188,7 @@ def test_an_authorization_id_that_differs_from_the_user_is_rejected() -> None:
         b"n,,n=" + b"a" * (16 << 10) + b",r=c",
     ],
 )
-def test_malformed_first_messages_are_rejected(first: bytes) -> None:
+def test_malformed_first_scram_messages_are_rejected(first: bytes) -> None:
     with pytest.raises(InvalidCredentials):
         exchange(record("alice", "x")).send(first)
 
@@ -283,7 +283,7 @@ MESSAGES = st.one_of(
 
 
 @given(MESSAGES, MESSAGES)
-def test_arbitrary_bytes_are_rejected(first: bytes, final: bytes) -> None:
+def test_arbitrary_scram_messages_are_rejected(first: bytes, final: bytes) -> None:
     running = exchange(record("alice", "x"))
     with pytest.raises((InvalidCredentials, AuthenticationFailed)):
         running.send(first)

@@ -189,7 +189,7 @@ def test_a_token_signed_by_hmac_with_the_public_key_is_rejected(issuer: Issuer) 
 # --- the keys -----------------------------------------------------------------------------------
 
 
-def test_a_key_added_later_is_found(issuer: Issuer) -> None:
+def test_a_key_that_the_issuer_publishes_later_is_found(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
     issuer.publish(public_jwk("ES256", "two"))
@@ -270,7 +270,7 @@ def keys_by_http(issuer: Issuer) -> Iterator[str]:
         thread.join()
 
 
-def test_keys_are_loaded_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
+def test_keys_of_the_issuer_are_loaded_over_http(issuer: Issuer, keys_by_http: str) -> None:
     assert identity(issuer.tokens(url=keys_by_http), issuer.token()).name == "alice"
 
 

@@ -112,7 +112,7 @@ def files(directory: Path, signed: Signed, **more: str) -> Settings:
     return Settings({"log.dirs": "/nowhere", **location, **{name.replace("_", "."): more[name] for name in more}})
 
 
-def test_a_rewritten_file_is_reloaded(tmp_path: Path) -> None:
+def test_a_rewritten_key_store_file_is_reloaded_and_an_unchanged_one_is_not(tmp_path: Path) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
     before = tls.current
     renewed = authority.sign()
@@ -150,7 +150,7 @@ def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
         (authority.sign(hosts=("localhost", "127.0.0.1", "more.test")), {}, None),
     ],
 )
-def test_a_certificate_with_another_name_is_accepted_only_if_allowed(
+def test_a_renewed_certificate_with_other_names_is_accepted_only_if_allowed(
     after: Signed, more: dict[str, str], complaint: str | None
 ) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().static_texts, **more}))
@@ -169,7 +169,7 @@ def test_a_trust_store_cannot_be_added_to_an_open_listener(tmp_path: Path) -> No
         tls.make_tls_settings_if_changed(files(tmp_path, server, **more))
 
 
-def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
+def test_a_listener_opens_with_its_static_stores_if_the_dynamic_ones_are_missing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     later = settings().with_dynamic_configs(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
@@ -189,7 +189,9 @@ def test_an_open_listener_takes_changed_stores_but_no_changed_client_auth() -> N
     assert opened.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_a_reopened_listener_uses_the_stores_of_its_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_replacing_the_tls_settings_loads_the_stores_of_the_settings_if_they_are_usable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     present = files(tmp_path, server)
     tls = ListenerTls("OUTSIDE", "SSL", present)
     later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})

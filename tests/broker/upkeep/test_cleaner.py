@@ -237,7 +237,7 @@ def test_the_cleaner_can_be_disabled(compacting: Compacting) -> None:
     assert len(values(log)) == 6
 
 
-def test_a_shorter_backoff_takes_effect_soon(compacting: Compacting) -> None:
+def test_a_shorter_cleaner_backoff_takes_effect_within_a_second(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_backoff_ms="86400000")
     compacting.cleaner.start_checks()
     compacting.run()
@@ -248,7 +248,7 @@ def test_a_shorter_backoff_takes_effect_soon(compacting: Compacting) -> None:
     assert len(values(log)) == 2
 
 
-def test_cleaner_threads_share_the_memory(compacting: Compacting) -> None:
+def test_cleaner_threads_share_the_dedupe_buffer(compacting: Compacting) -> None:
     settings = {"log_cleaner_threads": "4", "log_cleaner_dedupe_buffer_size": str(8 << 20)}
     compacting = restarted(compacting, **settings, log_cleaner_io_buffer_load_factor="0.5")
     limits = get_cleaning_limits(compacting.harness.cluster.settings)

@@ -36,7 +36,7 @@ def test_chores_of_many_partitions_run_in_slices(harness: Harness) -> None:
     assert ended == [True]
 
 
-def test_closed_logs_are_skipped(harness: Harness) -> None:
+def test_chores_skip_partitions_whose_log_is_closed(harness: Harness) -> None:
     harness.create_topic("t", partitions=3)
     harness.partition("t", 1).log.close_without_flush()
     done: list[int] = []

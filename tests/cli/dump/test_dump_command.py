@@ -107,7 +107,7 @@ def test_a_directory_is_dumped_file_by_file(run: Run, log: Path) -> None:
     assert result.stdout == GOLDEN.format(log) + "8 files: 3 batches, 4 entries, 5 lines, 5 records, no damage\n"
 
 
-def test_only_batches_are_dumped_on_request(run: Run, log: Path) -> None:
+def test_batches_are_dumped_without_their_records_on_request(run: Run, log: Path) -> None:
     lines = run("dump", "--no-records", str(log / SEGMENT)).stdout.splitlines()
     assert [line.split(",")[0] for line in lines[1:]] == ["batch at 0", "batch at 112", "batch at 189", "3 batches"]
 
@@ -282,7 +282,7 @@ def test_an_empty_file_or_directory_dumps_nothing(run: Run, tmp_path: Path) -> N
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, tmp_path: Path) -> None:
+def test_invalid_arguments_of_dump_are_reported_in_one_line_with_status_2(run: Run, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
     for arguments, complaint in (

@@ -64,7 +64,7 @@ def test_the_html_page_has_the_captured_frames(run: Run, capture: str) -> None:
     assert "#2 request, 22:13:20.005000Z, 127.0.0.1:50000 &gt; 127.0.0.1:9092: Heartbeat version 4" in page
 
 
-def test_missing_packets_are_reported(run: Run, tmp_path: Path) -> None:
+def test_missing_and_foreign_packets_of_a_capture_are_reported(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "session.pcapng"
     path.write_bytes(pcapng([*session().packets[5:], (0.0, b"\0" * 60)]))
     result = run("explain", "--list", str(path))

@@ -41,7 +41,7 @@ def test_each_field_is_described_on_request(run: Run) -> None:
 
 
 @pytest.mark.parametrize("notation", ["hex", "base64", "binary"])
-def test_files_are_read_in_each_notation(run: Run, tmp_path: Path, notation: str) -> None:
+def test_files_in_hex_base64_or_binary_are_recognized(run: Run, tmp_path: Path, notation: str) -> None:
     data = request(HeartbeatRequest(group_id="readers"), 4)
     written = {"hex": data.hex(" ").encode(), "base64": base64.b64encode(data), "binary": data}[notation]
     (tmp_path / "frame").write_bytes(written)
@@ -52,7 +52,7 @@ def test_files_are_read_in_each_notation(run: Run, tmp_path: Path, notation: str
     assert '"readers"' in told.stdout
 
 
-def test_json_output_contains_the_tree(run: Run) -> None:
+def test_json_output_of_explain_contains_the_tree_of_fields(run: Run) -> None:
     (frame,) = map(json.loads, run("explain", "--json", API_VERSIONS).stdout.splitlines())
     assert (frame["name"], frame["meaning"], frame["start"], frame["end"]) == (
         "request",
@@ -63,7 +63,7 @@ def test_json_output_contains_the_tree(run: Run) -> None:
     assert frame["parts"][0] == {"name": "size", "type": "int32", "start": 0, "end": 4, "value": 10}
 
 
-def test_a_response_is_decoded_by_its_api(run: Run, tmp_path: Path) -> None:
+def test_a_response_is_decoded_by_the_given_api_and_version(run: Run, tmp_path: Path) -> None:
     body = (9).to_bytes(4, "big") + MetadataResponse(controller_id=3).encode(1)
     path = tmp_path / "answer.bin"
     path.write_bytes(len(body).to_bytes(4, "big") + body)
@@ -110,7 +110,9 @@ def test_truncated_input_ends_with_status_1_and_the_reason(run: Run) -> None:
         (["--as", "file", "00"], "minibroker: the name is not that of a file of a log\n"),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, arguments: list[str], line: str) -> None:
+def test_invalid_arguments_of_explain_are_reported_in_one_line_with_status_2(
+    run: Run, arguments: list[str], line: str
+) -> None:
     result = run("explain", *arguments)
     assert (result.exit_code, result.stderr) == (2, line)
 
@@ -128,7 +130,7 @@ def test_the_diff_lists_a_frame_that_only_one_side_has(run: Run) -> None:
     assert all(line.startswith("- request 2") for line in lines)
 
 
-def test_two_frames_are_compared_by_fields(run: Run) -> None:
+def test_the_diff_of_two_frames_lists_the_fields_that_differ(run: Run) -> None:
     first, second = (request(HeartbeatRequest(group_id="g", member_id=member), 4).hex() for member in ("a", "b"))
     result = run("explain", first, "--diff", second)
     assert result.stdout.splitlines() == [

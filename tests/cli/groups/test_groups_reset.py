@@ -61,7 +61,7 @@ def offsets(run_client: Run, group: str) -> dict[int, int | None]:
     return {line["partition"]: line["committed"] for line in found["offsets"]}
 
 
-def test_nothing_is_reset_without_execute(run_client: Run, group: str, topic: str) -> None:
+def test_offsets_are_reset_only_with_execute(run_client: Run, group: str, topic: str) -> None:
     shown = reset(run_client, group, "--topic", topic, "--to-earliest")
     assert shown.exit_code == 0
     lines = [line.split() for line in shown.stdout.splitlines()]
@@ -75,7 +75,7 @@ def test_nothing_is_reset_without_execute(run_client: Run, group: str, topic: st
 
 
 @pytest.mark.parametrize("executed", [True, False])
-def test_reset_prints_json_on_request(run_client: Run, group: str, topic: str, executed: bool) -> None:
+def test_reset_offsets_prints_json_on_request(run_client: Run, group: str, topic: str, executed: bool) -> None:
     options = ["--execute"] if executed else []
     shown = reset(run_client, group, "--all-topics", "--to-latest", "--json", *options)
     line = {"topic": topic, "partition": 0, "current": 4, "new": 10}
@@ -168,7 +168,9 @@ def test_resetting_a_group_without_commits_requires_topics(run_client: Run, topi
         (["--topic", "t", "--by-duration", "an hour"], "--by-duration: "),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, options: list[str], complaint: str) -> None:
+def test_invalid_arguments_of_reset_offsets_are_reported_in_one_line_with_status_2(
+    run: Run, options: list[str], complaint: str
+) -> None:
     result = reset(run, "any", *options)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(f"minibroker: {complaint}")
@@ -228,7 +230,7 @@ def test_a_reset_target_determines_the_new_offset(
     assert target.choose_offset(PLACE, current, 2, 10, at_time) == expected
 
 
-def test_a_missing_offset_cannot_be_shifted() -> None:
+def test_an_offset_that_was_not_committed_cannot_be_shifted() -> None:
     with pytest.raises(click.ClickException, match="cannot shift orders-1: nothing is committed for it"):
         ResetTarget("shift_by", 3).choose_offset(PLACE, None, 2, 10, None)
 

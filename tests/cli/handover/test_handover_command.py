@@ -197,7 +197,7 @@ def check_fields(value: Any, expected: Any) -> None:
         assert isinstance(value, expected)
 
 
-def test_strimzi_resources_have_their_fields(filled: Broker, run_client: Run) -> None:
+def test_handover_writes_strimzi_resources_with_valid_fields(filled: Broker, run_client: Run) -> None:
     written = run_client("handover", "--to", "strimzi", "--cluster", "production").stdout
     assert "wonderland" not in written
     documents = list(yaml.safe_load_all(written))

@@ -76,7 +76,7 @@ def test_errors_of_the_registry_end_with_status_1_and_an_unreachable_one_with_2(
     assert run("schemas", "register", "x", "-", "--reference", "x", stdin=b"").exit_code == 2
 
 
-def test_consume_decodes_by_schemas(run: Run, broker: Broker) -> None:
+def test_consume_decodes_values_by_their_registered_schemas(run: Run, broker: Broker) -> None:
     broker.registry.register("users-value", USER)
     broker.produce("users", b"\0\0\0\0\1\x06ann", b"ann", key="k")
     arguments = ["consume", "users", "--decode", "-b", broker.bootstrap_servers]

@@ -55,7 +55,9 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
         (("quotas", "set", "--user", "alice", "producer_byte_rate=many"), "is a number, and cannot be 'many'"),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line(run_client: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_of_security_commands_are_reported_in_one_line(
+    run_client: Run, arguments: tuple[str, ...], said: str
+) -> None:
     refused = run_client(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("minibroker: ") and said in refused.stderr and refused.stderr.count("\n") == 1

@@ -82,7 +82,7 @@ def test_configs_are_shown_with_source_and_default(run_client: Run) -> None:
     assert ["retention.ms", "5000", "topic", "604800000"] in [line.split() for line in lines]
 
 
-def test_configs_are_set_and_deleted_together(run_client: Run) -> None:
+def test_topic_configs_are_set_and_deleted_in_one_command(run_client: Run) -> None:
     run_client("topics", "create", "changed", "--config", "retention.ms=5000")
     changed = run_client(
         "topics", "config", "changed", "--set", "segment.ms=60000", "--set", "flush.ms=7", "--delete", "retention.ms"

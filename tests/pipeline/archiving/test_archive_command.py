@@ -71,7 +71,7 @@ def offsets_in(archive: Path) -> list[int]:
         (("--catalog", "uri=x"), "--catalog is for iceberg and delta"),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line(
+def test_invalid_arguments_of_archive_are_reported_in_one_line(
     job: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(1))

@@ -255,7 +255,7 @@ def decoded_in(table: ArchiveTable) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["offset"]))
 
 
-def test_spark_writes_what_this_process_writes(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_writes_the_same_archive_as_a_local_run(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, "orders", 0, records(60))
     write_log(log, "orders", 1, records(20))

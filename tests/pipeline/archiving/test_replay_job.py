@@ -192,7 +192,9 @@ def test_a_replay_with_another_id_writes_all_records_again(run: Run, broker: Run
         (("--topic", "7", "--topic-map", "old=new"), "old is none of the topics to replay, 7"),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line(run: Run, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_arguments_of_replay_are_reported_in_one_line(
+    run: Run, arguments: tuple[str, ...], complaint: str
+) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert complaint in result.stderr

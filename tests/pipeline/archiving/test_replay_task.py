@@ -137,7 +137,7 @@ def test_a_killed_run_is_continued(broker: RunningBroker, client: Client) -> Non
     assert offsets_in(broker, task) == list(range(COUNT))
 
 
-def test_a_replaced_run_writes_no_more_records(broker: RunningBroker) -> None:
+def test_a_replay_task_that_another_replaced_is_fenced(broker: RunningBroker) -> None:
     task = task_for(broker)
 
     def slow(offset: int) -> Iterator[pa.Table]:
@@ -185,7 +185,7 @@ def test_partitions_can_be_assigned_by_key(broker: RunningBroker) -> None:
     assert all(each.partition == (murmur2(each.key or b"") & 0x7FFFFFFF) % 2 for each in found)
 
 
-def test_timestamps_out_of_range_are_replayed(broker: RunningBroker) -> None:
+def test_timestamps_archived_only_in_ms_are_replayed(broker: RunningBroker) -> None:
     task = task_for(broker)
     names = rows(0, 2).schema.names
     timeless = rows(0, 2).set_column(names.index("timestamp"), pa.field("timestamp", TIMESTAMP), pa.nulls(2, TIMESTAMP))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_an_archive_is_read_with_its_types(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_an_archive_with_the_types_that_were_written(spark: SparkSession, tmp_path: Path) -> None:
     far = (1_700_000_000_000_000_000, -1, 7)  # nanoseconds, none, and a time
     batch = build_batch([Record(offset, time, b"k", b"v", (("h", b"1"),)) for offset, time in enumerate(far)])
     (tmp_path / "logs" / "007-0").mkdir(parents=True)

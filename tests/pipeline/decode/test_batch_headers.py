@@ -22,7 +22,7 @@ def test_complete_batches_of_every_format_are_measured() -> None:
         assert measure_whole_batches(data) == (len(data), 15)
 
 
-def test_the_smallest_message_is_complete() -> None:
+def test_the_smallest_message_is_measured_as_complete() -> None:
     for magic, smallest in enumerate(MIN_MESSAGE_BYTES):
         data = bytes(build_message_set([Record(7, T, None, None)], magic))
         assert len(data) == smallest

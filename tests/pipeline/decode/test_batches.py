@@ -106,7 +106,7 @@ def test_an_unknown_codec_is_shown_by_number() -> None:
     assert row["codec"] == "5"
 
 
-def test_all_columns_are_filled() -> None:
+def test_each_column_of_the_batches_table_is_filled() -> None:
     (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True)
     assert [name for name, value in row.items() if value is None] == ["_corrupt"]
     assert list(row) == BATCHES.names

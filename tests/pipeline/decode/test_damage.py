@@ -89,7 +89,7 @@ class TestModes:
             list(decoder.decode_data(flipped(GOOD[0], 80), "broker 1", None))
 
     @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-    def test_all_of_many_batches_may_be_corrupt(self, mode: Mode) -> None:
+    def test_a_log_of_only_corrupt_batches_is_decoded_as_the_mode_says(self, mode: Mode) -> None:
         data = b"".join(
             with_header(batch_of(b"\x0e\0\0\0\1\1\0\0", 1), base_offset=offset, last_offset_delta=0)
             for offset in range(300)
@@ -194,7 +194,7 @@ class TestWhatNoChecksumCovers:
         rows = decoded(log_with(flipped(far_ahead, 100)), mode="DROPMALFORMED")
         assert offsets_of(rows) == [*FIRST, *LAST]
 
-    def test_a_negative_range_of_offsets_is_damage(self) -> None:
+    def test_a_negative_last_offset_delta_is_damage(self) -> None:
         with pytest.raises(CorruptData, match="invalid offset range"):
             decoded(with_header(GOOD[1], last_offset_delta=-1))
 

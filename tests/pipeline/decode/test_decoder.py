@@ -188,7 +188,7 @@ class TestFields:
         assert [row["offset"] for row in decoded(data, mode="PERMISSIVE", chunk_bytes=10_000)] == [0]
         assert decoded(data, mode="DROPMALFORMED", chunk_bytes=10_000) == []
 
-    def test_a_large_record_is_decoded(self) -> None:
+    def test_a_record_larger_than_a_chunk_is_decoded(self) -> None:
         data = bytes(build_batch([Record(0, T, b"k", b"v" * (9 << 20)), Record(1, T, b"k", b"w")]))
         assert [len(row["value"]) for row in decoded(data)] == [9 << 20, 1]
 

@@ -23,7 +23,7 @@ def test_only_coordinator_topics_are_compacted_without_metadata(tmp_path: Path) 
     assert read_metadata(tmp_path).compacted == ALWAYS
 
 
-def test_the_newest_cleanup_policy_applies(tmp_path: Path) -> None:
+def test_the_last_cleanup_policy_in_the_metadata_applies(tmp_path: Path) -> None:
     values = (
         config("a", "compact"), config("b", "delete"), config("c", "compact,delete"), config("d", "compact"),
         config("d", None), config("e", "compact", "other.policy"), config("f", "compact"), topic("f"),

@@ -135,7 +135,7 @@ def test_an_invalid_path_is_an_error_of_one_line(tmp_path: Path) -> None:
         source_of(tmp_path / "two").find_bounds([ORDERS])
 
 
-def test_a_log_starts_at_its_log_start_offset(tmp_path: Path) -> None:
+def test_a_directory_is_read_from_the_checkpointed_log_start_offset(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({ORDERS: 50}))
     source = source_of(tmp_path)

@@ -116,7 +116,7 @@ def test_the_broker_accepts_encoded_batches(codec: Compression) -> None:
         assert check_records(batch.data, 0, header, RecordRules(keys_required=False)) == header.max_timestamp
 
 
-def test_many_chunks_are_encoded_contiguously() -> None:
+def test_many_batches_are_encoded_with_contiguous_offsets() -> None:
     records = [
         Record(index, T + index, b"%d" % index, bytes(10_000), (("h", b"1"),) * (index % 3)) for index in range(1500)
     ]
@@ -144,7 +144,7 @@ def test_no_rows_give_no_batches() -> None:
         ({"batch_bytes": 0}, "at least"),
     ],
 )
-def test_inconsistent_settings_are_rejected(settings: dict[str, int], words: str) -> None:
+def test_invalid_batch_settings_are_rejected(settings: dict[str, int], words: str) -> None:
     with pytest.raises(EncodeError, match=words):
         BatchSettings(**settings)  # type: ignore[arg-type]
 

@@ -96,7 +96,7 @@ def test_the_rewrite_command_prints_json(job: Any, old: Path, tmp_path: Path) ->
         (("--topic", "nothing"), "there is no topic nothing in the directory"),
     ],
 )
-def test_invalid_arguments_are_reported_in_one_line_with_status_2(
+def test_invalid_arguments_of_rewrite_are_reported_in_one_line_with_status_2(
     job: Any, old: Path, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     result = job("rewrite", "--path", old, "--output", tmp_path / "new", "--engine", "local", *options)

@@ -73,7 +73,7 @@ def test_keys_can_be_ignored() -> None:
     }
 
 
-def test_no_rows_have_no_partitions() -> None:
+def test_no_rows_are_split_into_no_partitions() -> None:
     assert list(Partitioner(count, 100).split_by_partition(rows_of([]))) == []
 
 
@@ -96,7 +96,7 @@ def test_rows_of_a_single_partition_are_not_copied(size: int) -> None:
 
 
 @given(keys=keys)
-def test_a_column_of_keys_hashes_like_each_key(keys: list[bytes]) -> None:
+def test_hashing_a_column_of_keys_equals_hashing_each_key(keys: list[bytes]) -> None:
     hashes = [truth(key) & 0xFFFFFFFF for key in keys]
     assert hash_keys(pa.array(keys, pa.binary())).tolist() == hashes
     assert [compute_murmur2(key) for key in keys] == hashes
@@ -108,7 +108,7 @@ def test_a_slice_of_a_column_hashes_like_its_own_keys(keys: list[bytes]) -> None
     assert hash_keys(column).tolist() == [truth(key) & 0xFFFFFFFF for key in keys]
 
 
-def test_a_column_of_empty_keys_has_hashes() -> None:
+def test_null_and_empty_keys_of_a_column_have_the_hash_of_an_empty_key() -> None:
     nothing = truth(b"") & 0xFFFFFFFF
     assert hash_keys(pa.array([None, b""], pa.binary())).tolist() == [nothing, nothing]
     assert hash_keys(pa.array([], pa.binary())).tolist() == []

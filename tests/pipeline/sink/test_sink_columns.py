@@ -85,7 +85,7 @@ def test_missing_timestamps_can_be_kept_and_given_ones_ignored() -> None:
     assert RowsConverter("t", keep_timestamps=False).convert_rows(given).column("timestamp")[0].as_py() > NOW_MS
 
 
-def test_a_double_timestamp_is_in_seconds() -> None:
+def test_a_timestamp_column_of_doubles_is_in_seconds() -> None:
     batch = pa.record_batch({"value": ["v"], "timestamp": pa.array([1.5])})
     assert RowsConverter("t").convert_rows(batch).column("timestamp").to_pylist() == [1500]
 

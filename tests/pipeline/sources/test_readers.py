@@ -84,7 +84,7 @@ def test_a_task_releases_its_resources_even_if_not_read_completely() -> None:
     assert log.closed == 2
 
 
-def test_no_filter_is_pushed_down() -> None:
+def test_the_batch_reader_lets_spark_push_down_no_filter() -> None:
     assert "pushFilters" not in vars(BatchReader)
 
 

@@ -65,7 +65,9 @@ def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker
     assert spark.read.parquet(str(tmp_path / "out")).distinct().count() == COUNT // 2
 
 
-def test_both_tables_are_available_without_registration(spark: SparkSession, broker: RunningBroker) -> None:
+def test_both_data_sources_are_available_to_spark_without_registration(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
     fresh = spark.newSession()
     assert reader(fresh, broker).schema("offset long").load().count() == 2 * COUNT
     batches = reader(fresh, broker, "minibroker-batches").load().where("NOT isControl")

@@ -81,7 +81,9 @@ def test_a_batch_query_returns_the_rows_between_its_offsets(
 
 
 @given(st.integers(1, 300), FINENESS)
-def test_a_limited_stream_returns_all_rows(directory: Path, limit: int, fineness: dict[str, int]) -> None:
+def test_a_stream_with_a_limit_per_batch_returns_all_rows(
+    directory: Path, limit: int, fineness: dict[str, int]
+) -> None:
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": limit, **fineness}
     reader = source(directory, **options).streamReader(SCHEMA)
     start, rows = reader.initialOffset(), []

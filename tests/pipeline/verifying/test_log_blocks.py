@@ -61,7 +61,7 @@ def test_zeros_are_accepted_only_at_the_end_of_a_file_in_use(tmp_path: Path) -> 
     assert walked(tmp_path / "a.log", data + batch(1), is_last=True) == ([0, 1], ["length"])
 
 
-def test_empty_and_garbage_files_are_read(tmp_path: Path) -> None:
+def test_empty_log_files_are_clean_and_garbage_is_a_torn_tail(tmp_path: Path) -> None:
     assert walked(tmp_path / "a.log", b"") == ([], [])
     assert walked(tmp_path / "a.log", b"\x01" * 3000) == ([], ["torn-tail"])
     for size in range(1, 30):

@@ -72,7 +72,7 @@ def with_a_byte_more(message: bytes) -> bytes:
         (with_a_byte_more(encode_message(1, 9, 7, 0, b"k", b"v")), ["record"]),
     ],
 )
-def test_an_invalid_message_is_found(data: bytes, kinds: list[str]) -> None:
+def test_each_kind_of_invalid_old_message_is_found(data: bytes, kinds: list[str]) -> None:
     assert checked(data)[0] == kinds
 
 

@@ -81,7 +81,7 @@ def test_the_verdict_on_a_changed_byte_is_that_of_the_brokers_reader(
     assert {problem.offset for problem in problems} <= {5000}
 
 
-def test_a_giant_batch_is_read(one: bytes = b"k") -> None:
+def test_the_records_of_a_giant_batch_are_checked(one: bytes = b"k") -> None:
     batch = built(1, [Record(timestamp=number, key=one) for number in range(50_000)], 4)
     (found,) = checked([batch]).records
     assert found.offset.tolist() == list(range(1000, 51_000))

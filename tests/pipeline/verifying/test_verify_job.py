@@ -42,7 +42,7 @@ def test_a_valid_directory_and_one_without_segments_have_no_findings(tmp_path: P
     assert verify(str(tmp_path / "empty")).num_rows == 0
 
 
-def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:
+def test_invalid_arguments_of_verify_are_rejected(tmp_path: Path) -> None:
     written(tmp_path)
     with pytest.raises(OptionError, match="unknown check colours"):
         judge(tmp_path, checks=["crc", "colours"])

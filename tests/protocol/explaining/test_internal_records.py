@@ -123,7 +123,7 @@ def test_records_of_other_topics_are_shown_as_bytes() -> None:
     assert (key.value, value.value) == (int16(1), b"\x00\x01")
 
 
-def test_a_tombstone_deletes_its_key() -> None:
+def test_a_null_value_is_explained_as_a_tombstone() -> None:
     asked = OffsetCommitKey(group="readers", topic="orders", partition=2)
     key, value = explained(GROUPS_TOPIC, int16(1) + asked.encode(0), None)
     assert named(key, "group").value == "readers"

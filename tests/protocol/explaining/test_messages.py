@@ -80,7 +80,7 @@ def test_the_records_of_a_request_are_explained_down_to_their_fields() -> None:
     assert (named(record, "key").value, named(record, "value").value) == (b"k", b"v")
 
 
-def test_a_field_has_its_description_and_kip() -> None:
+def test_an_explained_field_has_its_description_and_kip() -> None:
     part = explain_message(Parcel(weight=900, insured=True).encode(1), Parcel, 1)
     assert [(each.about, each.kip, each.versions) for each in part.parts] == [
         ("What the parcel weighs, in grams.", None, "0+"),

@@ -50,7 +50,7 @@ class TestReading:
         assert header.is_transactional
         assert not header.is_control
 
-    def test_sequences_wrap_around(self) -> None:
+    def test_the_last_sequence_of_a_batch_wraps_around(self) -> None:
         assert read_header(JAVA["transactional"]).last_sequence == 0
         assert read_header(BATCH)._replace(base_sequence=2147483645, last_offset_delta=2).last_sequence == 2147483647
 
@@ -119,7 +119,7 @@ class TestChecking:
             check_batch(BATCH[:8] + length.to_bytes(4, "big", signed=True) + BATCH[12:])
 
     @given(st.binary(max_size=200))
-    def test_arbitrary_bytes_are_rejected(self, data: bytes) -> None:
+    def test_arbitrary_bytes_are_rejected_as_a_batch(self, data: bytes) -> None:
         with pytest.raises(CorruptBatch):
             check_batch(data)
 
@@ -146,7 +146,7 @@ class TestIterating:
         assert refusal.value.position == len(BATCH)
 
     @given(st.binary(max_size=300))
-    def test_iteration_over_arbitrary_bytes_ends(self, data: bytes) -> None:
+    def test_iterating_over_arbitrary_bytes_ends_or_reports_corruption(self, data: bytes) -> None:
         try:
             for position, header in iterate_batches(data):
                 assert position + header.size_bytes <= len(data)

@@ -107,7 +107,7 @@ class TestReadBack:
         assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == sent
         assert list(iterate_records_of_batch(batch)) == sent
 
-    def test_records_get_consecutive_offsets(self) -> None:
+    def test_built_records_get_consecutive_offsets_instead_of_their_own(self) -> None:
         batch = build_batch([Record(offset=99)] * 3, base_offset=7)
         assert [record.offset for record in iterate_records_of_batch(batch)] == [7, 8, 9]
 

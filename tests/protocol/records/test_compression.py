@@ -206,7 +206,7 @@ class TestHostileData:
 class TestLimit:
     @for_each(("codec", "write"), OTHER_WRITERS)
     @for_each("content", [b"x", TEXT, NOISE])
-    def test_the_decompression_limit_is_exact(
+    def test_decompression_may_return_exactly_the_limit_and_no_byte_more(
         self, codec: Compression, write: Callable[[bytes], bytes], content: bytes
     ) -> None:
         assert decompress(codec, write(content), len(content)) == content

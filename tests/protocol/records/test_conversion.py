@@ -114,7 +114,7 @@ def test_uncompressed_records_below_the_requested_offset_are_omitted(codec: int)
 
 @for_each("codec", CODECS)
 @for_each("magic", [1, 2])
-def test_log_append_time_is_kept(codec: int, magic: int) -> None:
+def test_conversion_keeps_log_append_time(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
     data = build_records_in_format(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data

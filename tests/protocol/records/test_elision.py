@@ -68,7 +68,7 @@ def test_a_batch_with_elided_attributes_has_the_documented_bytes() -> None:
     assert restore_attributes_of_payload(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
 
 
-def test_nonzero_attributes_are_kept() -> None:
+def test_records_with_nonzero_attributes_are_not_elided() -> None:
     assert elide_records(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
 
 

@@ -22,7 +22,7 @@ ID = bytes(15) + b"\x07"
 TOPIC = records.TopicRecord(name="t", topic_id=ID)
 
 
-def test_metadata_records_have_kafkas_frame() -> None:
+def test_metadata_records_are_encoded_with_kafkas_frame() -> None:
     # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
     assert encode_metadata_record(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
     assert decode_metadata_record(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC

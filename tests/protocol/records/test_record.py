@@ -71,7 +71,7 @@ class TestMeaning:
         (found,) = parsed(record(HEAD, b"\x03", b"\x63", b"\0"), 1)
         assert (found.key, found.value) == (None, None)
 
-    def test_unknown_attributes_are_ignored(self) -> None:
+    def test_unknown_record_attributes_are_ignored(self) -> None:
         assert parsed(record(b"\xff\0\0", b"\x01", b"\x01", b"\0"), 1) == [Record(0, T, None, None)]
 
     def test_log_append_time_replaces_all_timestamps(self) -> None:

@@ -116,7 +116,7 @@ def test_streamed_records_get_new_offset_deltas(seed: int, piece: int) -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES)
-def test_attributes_are_restored_in_pieces(seed: int, piece: int) -> None:
+def test_elided_attributes_are_restored_wherever_the_pieces_end(seed: int, piece: int) -> None:
     batch = build_batch(similar_records(Random(seed)))
     elided = elide_attributes(batch, read_header(batch))
     assert elided is not None

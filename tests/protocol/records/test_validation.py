@@ -130,20 +130,20 @@ class TestRecords:
         assert "still remaining" in str(refused(with_payload(payload(SMALL), 4)))
         assert "still remaining" in str(refused(with_payload(payload(SMALL) + b"\0", 5)))
 
-    def test_data_of_another_codec_is_rejected(self) -> None:
+    def test_records_not_compressed_in_the_codec_of_the_header_are_rejected(self) -> None:
         batch = assemble_batch(HEADER._replace(attributes=1), payload(SMALL))
         with pytest.raises(CorruptBatch):
             check(batch)
 
     @pytest.mark.parametrize("codec", [5, 6, 7])
-    def test_an_unknown_codec_is_rejected(self, codec: int) -> None:
+    def test_a_batch_of_an_unknown_codec_is_rejected(self, codec: int) -> None:
         with pytest.raises(KafkaError) as refusal:
             check(assemble_batch(HEADER._replace(attributes=codec), payload(SMALL)))
         assert refusal.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class TestKeys:
-    def test_keys_are_not_required_for_all_topics(self) -> None:
+    def test_records_without_a_key_are_valid_unless_keys_are_required(self) -> None:
         check(build_batch([Record(value=b"v")] * 100))
 
     @pytest.mark.parametrize("codec", CODECS)
@@ -162,7 +162,7 @@ class TestKeys:
     def test_an_empty_key_satisfies_a_topic_that_requires_keys(self) -> None:
         check(build_batch([Record(key=b"")] * 100), keys_required=True)
 
-    def test_keys_of_large_records_are_recognized(self) -> None:
+    def test_keys_of_large_records_satisfy_a_topic_that_requires_keys(self) -> None:
         """Lengths of three bytes are read another way."""
         check(build_batch([Record(key=b"k", value=bytes(20000))] * 5 + [Record(key=b"k")]), keys_required=True)
 

@@ -76,7 +76,7 @@ def test_a_schema_that_differs_in_its_doc_is_not_found(registry: Asking) -> None
     assert registry.post("/subjects/s", record("R", ("f", "string"), doc="d"), version=-1).code == 40403
 
 
-def test_a_lookup_takes_missing_metadata_and_rules_from_the_latest_version(registry: Asking) -> None:
+def test_a_schema_lookup_takes_missing_metadata_and_rules_from_the_latest_version(registry: Asking) -> None:
     rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}]}
     registry.register("s", record("R", ("f", "string")), metadata={"properties": {"a": "b"}}, ruleSet=rules)
     assert registry.post("/subjects/s", record("R", ("f", "string"))).body["version"] == 1
@@ -84,7 +84,7 @@ def test_a_lookup_takes_missing_metadata_and_rules_from_the_latest_version(regis
     assert registry.post("/subjects/s", record("R", ("f", "string")), ruleSet={}).code == 40403
 
 
-def test_the_id_in_a_lookup_is_ignored(registry: Asking) -> None:
+def test_the_schema_id_in_a_lookup_is_ignored(registry: Asking) -> None:
     registry.register("s", record("R", ("f", "string")))
     assert registry.post("/subjects/s", record("R", ("f", "string")), id=7).body["id"] == 1
 
@@ -121,7 +121,7 @@ def test_an_equal_schema_may_be_imported_as_several_versions(registry: Asking) -
     assert registry.register("s", record("R", ("g", "string")), id=1, version=3).code == 42205
 
 
-def test_a_missing_reference_in_another_context_is_ignored(registry: Asking) -> None:
+def test_a_schema_lookup_is_not_disturbed_by_schemas_of_other_contexts(registry: Asking) -> None:
     registry.register("a", record("A", ("f", "string")))
     registry.register(":.c:b", record("B", ("f", "string")))
     found = registry.post("/subjects/a", record("C"), references=[{"name": "A", "subject": "a", "version": 1}])

@@ -128,7 +128,7 @@ def test_metadata_and_rules_of_wrong_types_are_rejected(registry: Asking, wrong:
     assert registry.register("x", R1).status == 200
 
 
-def test_metadata_is_stored_and_inherited(registry: Asking) -> None:
+def test_schema_metadata_is_inherited_by_the_next_version(registry: Asking) -> None:
     metadata = {"properties": {"owner": "me"}, "tags": {"f": ["PII"]}}
     first = registry.register("x", R1, metadata=metadata).body
     assert first["metadata"] == metadata
@@ -279,7 +279,7 @@ def test_a_read_only_subject_rejects_changes(registry: Asking, mode: str) -> Non
     assert (registry.register("x", R2).status == 200) == (mode == "READONLY")
 
 
-def test_importing_keeps_ids_and_versions(registry: Asking) -> None:
+def test_import_mode_keeps_the_given_ids_and_versions(registry: Asking) -> None:
     assert registry.register("x", R1, id=7).code == 42205
     registry.put("/mode/x", {"mode": "import"})
     assert registry.register("x", R1).code == 42205
@@ -438,7 +438,7 @@ def test_requests_by_rebound_dns_names_are_rejected(registry: Asking, host: str)
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8081"])
-def test_any_name_of_this_machine_is_accepted(registry: Asking, host: str) -> None:
+def test_requests_by_any_name_of_this_machine_are_accepted(registry: Asking, host: str) -> None:
     assert registry.ask("GET", "/subjects", headers={"Host": host}).status == 200
 
 

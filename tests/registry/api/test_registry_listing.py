@@ -110,7 +110,7 @@ def test_references_are_returned_with_their_context_on_request(registry: Asking)
 
 
 @pytest.mark.parametrize("name", ["schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags"])
-def test_unsupported_tags_are_rejected(registry: Asking, name: str) -> None:
+def test_requests_that_add_or_find_schema_tags_are_rejected(registry: Asking, name: str) -> None:
     assert registry.register("s", A, **{name: True})[:2] == (
         422,
         {"error_code": 422, "message": f"{name} is not supported here"},

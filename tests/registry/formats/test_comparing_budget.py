@@ -134,7 +134,7 @@ def test_a_chain_of_references_is_followed_once() -> None:
 # --- what else a small schema could take --------------------------------------------------------
 
 
-def test_nested_defaults_are_checked_once() -> None:
+def test_defaults_of_nested_avro_records_are_checked_once() -> None:
     kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int", "default": 1}]}
     for number in range(DEPTH):
         fields = [{"name": "a", "type": kind, "default": {}}, {"name": "b", "type": f"R{number}", "default": {}}]

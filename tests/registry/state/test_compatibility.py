@@ -50,7 +50,7 @@ def test_property_names_with_two_dollar_signs_are_rejected_if_fields_are_validat
     assert registry.register("b", fine, schemaType="JSON").status == 200
 
 
-def test_a_reserved_name_stays_reserved(registry: Asking) -> None:
+def test_a_new_schema_must_keep_the_reserved_names_of_the_old_one(registry: Asking) -> None:
     registry.put("/config/s", {"validateFields": True})
     registry.register("s", record("R", ("a", "string")), metadata=reserving("x,y"))
     refused = registry.register("s", record("R", ("a", "string"), ("z?", "string")), metadata=reserving("y,z"))

@@ -75,11 +75,11 @@ def test_rules_are_validated_in_schemas_and_configs(registry: Asking) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "X"}, {"mode": "X"}])
-def test_a_rule_has_a_known_kind_and_mode(registry: Asking, wrong: dict[str, str]) -> None:
+def test_a_rule_of_an_unknown_kind_or_mode_is_rejected(registry: Asking, wrong: dict[str, str]) -> None:
     assert registry.register("s", record("A"), ruleSet={"domainRules": [RULE | wrong]}).code == 422
 
 
-def test_two_actions_require_a_rule_that_runs_both_ways() -> None:
+def test_a_rule_that_runs_both_ways_may_have_two_actions() -> None:
     both = RULE | {"mode": "WRITEREAD", "onSuccess": "NONE,ERROR"}
     assert normalize_contract_part({"domainRules": [both]}) == {
         "domainRules": [{**both, "kind": "TRANSFORM", "disabled": False}]

@@ -51,7 +51,7 @@ def test_acknowledged_schemas_survive_a_crash(broker: Broker, registry: Asking) 
     assert registry.get("/subjects").body == ["x"]
 
 
-def test_acknowledged_schemas_survive_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_schemas_and_configs_of_a_process_survive_kill_9(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--registry", "0")) as process:
         registry = Asking(_announced_by(process))
         assert registry.register("x", R1).body["id"] == 1
@@ -88,7 +88,7 @@ def _announced_by(broker: RunningBroker) -> str:
     return found[1].decode()
 
 
-def test_a_topic_of_confluents_registry_is_loaded(broker: Broker, registry: Asking) -> None:
+def test_a_schemas_topic_of_confluents_registry_is_loaded(broker: Broker, registry: Asking) -> None:
     """Records of release 8, which has more fields than this registry writes."""
     broker.create_topic("_schemas", cleanup_policy="compact")
     text = json.dumps(R1)
@@ -144,7 +144,7 @@ def test_a_record_that_is_not_a_schema_is_skipped(broker: Broker, registry: Aski
         ("DELETE_SUBJECT", '{"version":"1"}'),
     ],
 )
-def test_a_record_with_a_wrong_type_is_skipped(
+def test_a_config_or_mode_record_with_a_wrong_type_is_skipped(
     broker: Broker, registry: Asking, caplog: pytest.LogCaptureFixture, kind: str, value: str
 ) -> None:
     registry.register("y", R1)
@@ -250,7 +250,7 @@ async def test_concurrent_config_changes_are_all_kept() -> None:
         assert found == {"compatibilityLevel": "FULL", "normalize": True, "alias": "y"}
 
 
-async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
+async def test_a_compatibility_level_that_others_set_meanwhile_is_enforced() -> None:
     async with Broker(registry=True) as broker:
         registry = broker.registry._running_registry.registry
         await broker.registry.aregister("x", json.dumps(R1))
@@ -339,7 +339,7 @@ async def test_a_version_is_returned_only_once_it_is_written() -> None:
         assert registry._topic._begins == begins
 
 
-async def test_pending_records_of_others_are_seen_before_a_registration() -> None:
+async def test_a_registration_takes_account_of_pending_records_of_other_writers() -> None:
     async with Broker(registry=True) as broker:
         await broker.registry.aregister("x", R1)
         key = '{"keytype":"SCHEMA","subject":"x","version":2,"magic":1}'

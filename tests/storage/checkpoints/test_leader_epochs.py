@@ -56,7 +56,7 @@ def test_assigning_the_latest_leader_epoch_again_changes_nothing() -> None:
     assert epochs.list_entries() == [*ENTRIES, (6, 40)]
 
 
-def test_a_new_epoch_replaces_conflicting_ones() -> None:
+def test_a_leader_epoch_replaces_those_that_begin_at_or_after_its_start() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign_epoch(6, 10)
     assert epochs.list_entries() == [(0, 0), (6, 10)]

@@ -46,7 +46,7 @@ def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:
     assert not is_cleaning_due(log, found)
 
 
-def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
+def test_only_segments_after_the_last_cleaning_count_as_cleanable(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     clean(log)
     assert log.clean_offset == 40
@@ -76,7 +76,7 @@ def test_segments_with_records_below_the_minimum_lag_are_not_cleaned(
     assert measure_dirtiness(log, now_ms).end_offset == end_offset
 
 
-def test_segments_after_a_too_recent_segment_are_not_cleanable(tmp_path: Path) -> None:
+def test_segments_after_one_below_the_minimum_lag_are_not_cleanable(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "old"), timestamp=NOW_MS - 5000), pairs(("a", "young")), pairs(("a", "o"), timestamp=1000)])
     assert measure_dirtiness(log, NOW_MS).end_offset == 1

@@ -56,7 +56,7 @@ def test_the_indexes_of_a_group_stay_within_their_size() -> None:
     assert sizes(group_segments(sources(1, 2, 3), lambda source: IndexSizes(0, 51), SETTINGS)) == [[1], [2], [3]]
 
 
-def test_offsets_of_a_group_fit_into_its_indexes() -> None:
+def test_offsets_of_grouped_segments_fit_into_one_index() -> None:
     half = MAX_RELATIVE_OFFSET // 2
     assert sizes(group_segments(sources(1, 2, 3, offsets=half), none, SETTINGS)) == [[1, 2], [3]]
     assert sizes(group_segments(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]

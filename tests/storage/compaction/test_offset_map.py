@@ -60,7 +60,7 @@ def test_a_full_offset_map_updates_the_offsets_of_existing_keys() -> None:
     assert keys.latest_offset == count + 5
 
 
-def test_memory_is_allocated_only_for_the_possible_number_of_keys() -> None:
+def test_the_offset_map_allocates_memory_only_for_the_possible_number_of_keys() -> None:
     keys = OffsetMap(128 * MIB, 0.9, 1000)
     assert 1000 <= keys.capacity < 1050
     assert keys.size_bytes < 30_000

@@ -54,7 +54,7 @@ def test_cleaning_does_not_wait_without_a_rate_limit() -> None:
     assert throttle.count_bytes_and_get_due_ms(1 << 40) == 1000
 
 
-def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
+def test_a_throttle_rate_of_zero_is_as_slow_as_possible() -> None:
     time = Time()
     assert CleaningThrottle(0.0, time.monotonic_ms, time.wait).count_bytes_and_get_due_ms(3) == 4000
 

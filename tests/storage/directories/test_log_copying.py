@@ -54,14 +54,14 @@ def records_of(directory: Path | str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(directory).glob(f"*{LOG_SUFFIX}")}
 
 
-def test_segments_are_copied_in_pieces(tmp_path: Path, log: Log) -> None:
+def test_a_log_copied_in_pieces_has_the_same_records(tmp_path: Path, log: Log) -> None:
     copy = LogCopy(log, str(tmp_path / "copy"))
     copy_rest(copy)
     assert records_of(copy.path) == records_of(log.directory)
     assert copy.size_bytes == log.size_bytes
 
 
-def test_copying_the_appends_since_the_tail_completes_the_copy(tmp_path: Path, log: Log) -> None:
+def test_copying_the_last_appends_completes_the_copy(tmp_path: Path, log: Log) -> None:
     copy = LogCopy(log, str(tmp_path / "copy"))
     copy_rest(copy)
     for _ in range(10):

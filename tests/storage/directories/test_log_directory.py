@@ -92,7 +92,7 @@ def test_an_existing_directory_in_place_of_a_new_log_is_kept(tmp_path: Path) -> 
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
 
-def test_a_log_is_assigned_its_topic_id(tmp_path: Path) -> None:
+def test_a_topic_id_assigned_to_a_log_is_kept(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, bytes(16), LogSettings())
     assert not (tmp_path / "orders-0" / "partition.metadata").exists()

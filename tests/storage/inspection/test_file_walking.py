@@ -23,7 +23,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> File:
 
 
 @given(st.lists(st.tuples(st.integers(0, 220), st.integers(0, 80)), max_size=20), st.integers(0, 200))
-def test_reads_in_any_order_return_the_bytes_up_to_the_end(file: File, reads: list[tuple[int, int]], end: int) -> None:
+def test_block_reads_in_any_order_return_the_bytes_up_to_the_end(
+    file: File, reads: list[tuple[int, int]], end: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_walking, "BLOCK_BYTES", 64)
         reader = BlockReader(file, end)

@@ -196,7 +196,7 @@ def test_an_index_without_its_log_is_shown_alone(log: Path) -> None:
     assert said_in(look(log / f"{BASE}.index")) == []
 
 
-def test_a_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
+def test_offsets_beyond_the_start_of_the_next_segment_are_reported(tmp_path: Path) -> None:
     made = open_at(tmp_path / "orders-0", SETTINGS)
     append(made, batch(2))
     made.roll_segment_if_used()

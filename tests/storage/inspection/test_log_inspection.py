@@ -137,7 +137,9 @@ def test_zeros_are_reported_as_such_and_skipped(tmp_path: Path) -> None:
     assert (damage.position, damage.size_bytes, damage.found) == (len(first), 5000, "zeros")
 
 
-def test_damage_across_many_blocks_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_after_damage_that_spans_several_blocks_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("minibroker.storage.inspection.file_walking.BLOCK_BYTES", 256)
     monkeypatch.setattr(walking, "BLOCK_BYTES", 256)
     first, second, third = segment(1, 20, 1)

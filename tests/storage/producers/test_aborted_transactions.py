@@ -90,7 +90,9 @@ def test_a_transaction_index_with_more_entries_than_its_checkpoint_is_accepted(t
 
 
 @pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
-def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int, end_offset: int) -> None:
+def test_a_transaction_index_entry_of_another_segment_is_corrupt(
+    tmp_path: Path, base_offset: int, end_offset: int
+) -> None:
     path = str(tmp_path / f"{base_offset:020d}")
     Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(ALL))
     with pytest.raises(CorruptIndex, match="another segment"):
@@ -171,7 +173,7 @@ def test_compaction_replaces_the_aborted_transactions_of_its_segments() -> None:
     assert list(transactions.list_transactions_between(0, 100)) == [FIRST, THIRD]
 
 
-def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
+def test_a_transaction_index_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
     disk = FaultyDisk(Random(1))
     path = f"/{0:020d}"
     transactions = AbortedTransactions(disk)

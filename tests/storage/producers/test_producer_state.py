@@ -92,7 +92,7 @@ def test_each_of_the_last_five_batches_is_recognized_as_a_duplicate() -> None:
     assert refusal(states, headers[0]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_that_repeats_only_a_part_is_not_a_duplicate() -> None:
+def test_a_batch_that_repeats_only_a_part_of_another_is_not_a_duplicate() -> None:
     states = states_after(header(0, 5))
     assert refusal(states, header(0, 4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

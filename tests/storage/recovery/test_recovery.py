@@ -396,7 +396,7 @@ def test_producer_states_of_an_unreadable_log_are_restored_up_to_the_damage(
     assert "incomplete" in caplog.text
 
 
-def test_transactions_are_replayed_unchanged(tmp_path: Path) -> None:
+def test_a_recovery_restores_open_and_ended_transactions(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     record = make_transaction_marker(committed=False, coordinator_epoch=5, timestamp=NOW_MS)

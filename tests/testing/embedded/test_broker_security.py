@@ -99,7 +99,7 @@ def test_a_user_added_while_the_broker_is_down_can_log_in() -> None:
         assert [produced(broker, user="dora", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
 
 
-def test_security_settings_are_equivalent_to_arguments() -> None:
+def test_security_can_be_given_as_settings_or_as_arguments() -> None:
     settings = {"test.security": "SASL_PLAINTEXT", "test.users": "alice:won:derland, bob:b"}
     with Broker(settings) as broker:
         assert broker.security.passwords == {"alice": "won:derland", "bob": "b"}

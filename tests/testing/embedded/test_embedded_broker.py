@@ -237,6 +237,6 @@ assert not directory.exists()
 
 
 @pytest.mark.parametrize("how", ["leaves", "asks", "exits"])
-def test_a_forked_process_does_not_affect_the_broker_and_its_directory(how: str) -> None:
+def test_a_forked_process_neither_stops_the_broker_nor_removes_its_directory(how: str) -> None:
     ended = subprocess.run([sys.executable, "-c", FORKED, how], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

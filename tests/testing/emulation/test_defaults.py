@@ -58,14 +58,14 @@ def test_the_newest_release_has_the_current_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", UNTIL)
-def test_default_changes_are_listed_by_release_in_order(name: str) -> None:
+def test_changes_of_a_default_are_listed_in_the_order_of_releases(name: str) -> None:
     positions = [RELEASES.index(until) for until, _ in UNTIL[name]]
     assert positions == sorted(positions)
     assert list_settings_of_release("0.8.2")[name] == UNTIL[name][0][1]
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.5", 0), ("3.6", ErrorCode.INVALID_TXN_STATE)])
-def test_partitions_are_verified_in_transactions_only_since_3_6(release: str, code: int) -> None:
+def test_a_produce_to_a_partition_outside_its_transaction_is_rejected_since_3_6(release: str, code: int) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("t")
         while asked(broker, FindCoordinatorRequest(key="id", key_type=1), 1).error_code != 0:

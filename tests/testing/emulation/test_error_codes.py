@@ -88,7 +88,7 @@ def test_kafka_python_reports_a_record_without_a_key_in_a_compacted_topic(releas
 
 
 @pytest.mark.parametrize(("release", "code"), [("2.3", ErrorCode.NONE), ("2.4", ErrorCode.ELECTION_NOT_NEEDED)])
-def test_an_unneeded_election_was_no_error_in_older_releases(release: str, code: ErrorCode) -> None:
+def test_an_unneeded_election_is_no_error_before_2_4(release: str, code: ErrorCode) -> None:
     with Broker(emulate=release) as broker:
         broker.produce("t", "a")
         wanted = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])

@@ -134,7 +134,7 @@ def coordinator(broker: Broker, version: int, key_type: int = 0) -> tuple[int, i
 
 
 @pytest.mark.parametrize("release", sampled(RELEASES, every=5))
-def test_the_first_find_coordinator_finds_none(release: str) -> None:
+def test_the_first_find_coordinator_returns_coordinator_not_available(release: str) -> None:
     with Broker(emulate=release) as broker:
         version = list_versions_of_release(release)[ApiKey.FIND_COORDINATOR][-1]
         assert coordinator(broker, version) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")

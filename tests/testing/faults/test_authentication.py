@@ -94,7 +94,7 @@ def test_an_authentication_fault_rejects_only_its_user(broker: Broker, library: 
 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python"])
-def test_a_client_that_retries_authenticates(broker: Broker, library: str) -> None:
+def test_only_clients_that_retry_rejected_logins_authenticate_after_the_fault(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="refuse", times=2)
     assert outcome(broker, library) == (None if library == "kafka-python" else "_AUTHENTICATION")
     fault.wait_for_hits(2, timeout="20 s") if library == "kafka-python" else fault.remove()

@@ -32,7 +32,7 @@ def filled(struct: type, version: int) -> object:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{get_api_name(key)}-{version}" for key, version in CASES])
-def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, version: int) -> None:
+def test_an_error_response_with_error_codes_in_all_places_can_be_encoded(key: ApiKey, version: int) -> None:
     request = filled(get_request_class(key), version)
     response = make_error_answer(request, get_response_class(key), version)  # type: ignore[arg-type]
     places = list(iterate_error_places(response, lambda _: "a"))
@@ -45,7 +45,7 @@ def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, v
         assert CODE in collect_error_codes(decoded)
 
 
-def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
+def test_both_error_codes_of_a_share_fetch_partition_are_translated_for_older_releases() -> None:
     topic = ShareFetchResponse.ShareFetchableTopicResponse
     partition = topic.PartitionData(partition_index=0, error_code=3, acknowledge_error_code=121)
     (place,) = (

@@ -18,7 +18,7 @@ from minibroker.testing.seen.exchange import (
 )
 
 
-def test_an_exchange_message_is_plain_data() -> None:
+def test_a_message_of_an_exchange_is_converted_to_plain_values() -> None:
     topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(15) + b"\x01", name=None)
     assert convert_to_plain_values(MetadataRequest(topics=[topic]))["topics"] == [
         {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}

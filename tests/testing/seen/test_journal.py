@@ -77,7 +77,7 @@ def test_a_long_or_multi_line_name_is_shown_in_one_short_line(broker: Broker) ->
     assert any(line.startswith("group g\\nroup") for line in lines)
 
 
-def test_fetched_records_are_read_from_the_log(broker: Broker) -> None:
+def test_the_journal_reads_fetched_records_from_the_log(broker: Broker) -> None:
     broker.produce("t", "from the file" * 2000)
     consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
     next(consumer)
@@ -199,7 +199,7 @@ def test_the_test_kits_own_requests_are_not_recorded(broker: Broker) -> None:
     assert broker.requests() == []
 
 
-def test_two_brokers_in_one_process_explain_their_own_errors(broker: Broker) -> None:
+def test_two_brokers_in_one_process_have_separate_journals(broker: Broker) -> None:
     with Broker() as other:
         other.journal.on()
         produce(other, "a")

@@ -164,7 +164,7 @@ def test_invalid_records_are_errors(words: dict[str, Any]) -> None:
         broker.produce("t", words.pop("value"), **words)
 
 
-def test_the_absence_of_records_is_asserted() -> None:
+def test_assert_nothing_produced_fails_if_a_record_arrives() -> None:
     with Broker() as broker:
         broker.produce("t", "before")
         broker.assert_nothing_produced("t", "50 ms")

@@ -220,7 +220,7 @@ def test_an_assignment_is_sent_after_the_fsync_if_the_topic_requires_it(driver: 
     assert driver.group.state_name == "Stable"
 
 
-def test_an_assignment_that_is_flushed_too_late_is_dropped(driver: Driver) -> None:
+def test_an_assignment_fsynced_after_the_next_rebalance_began_is_dropped(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log

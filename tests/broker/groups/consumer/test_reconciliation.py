@@ -95,7 +95,7 @@ def test_new_partitions_are_not_assigned_before_the_revocation_completes() -> No
     assert step(before, of(a="0", b="0"), of(a="0"), taken=of(b="0")) == (UNRELEASED, 6, 5, of(a="0"), {})
 
 
-def test_a_partition_to_be_revoked_may_be_reassigned() -> None:
+def test_a_partition_being_revoked_may_be_assigned_to_the_same_member_again() -> None:
     before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
     assert step(before, of(a="01"), of(a="0"), taken=of(a="012")) == (STABLE, 6, 5, of(a="01"), {})
 
@@ -122,7 +122,7 @@ def test_partitions_of_an_unsubscribed_topic_are_revoked_within_the_epoch() -> N
     )
 
 
-def test_a_target_for_an_unsubscribed_topic_is_ignored() -> None:
+def test_target_partitions_of_an_unsubscribed_topic_are_not_assigned() -> None:
     assert step(member(), of(a="0", b="0"), {}, topics=frozenset({B})) == (STABLE, 6, 5, of(b="0"), {})
 
 

@@ -86,7 +86,7 @@ def test_a_member_can_commit_in_its_epoch_but_not_a_newer_one(group: ConsumerGro
         ("c", 0, 6, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_an_older_epoch_may_commit_partitions_assigned_since_then(
+def test_a_commit_in_an_older_member_epoch_is_accepted_for_partitions_owned_since(
     group: ConsumerGroup, member_id: str, partition: int, epoch: int, code: ErrorCode
 ) -> None:
     check = group.check_offset_commit(member_id, None, epoch, transactional=False, version=9)
@@ -212,7 +212,7 @@ def test_tombstones_of_unknown_groups_and_members_are_ignored(harness: Harness) 
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
 
-def test_records_before_kafka_4_3_have_no_partition_epochs(group: ConsumerGroup) -> None:
+def test_partitions_in_records_without_assignment_epochs_have_the_member_epoch(group: ConsumerGroup) -> None:
     value = MEMBER.make_current_assignment_value()
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None

@@ -97,7 +97,7 @@ def test_the_initial_rebalance_is_delayed(harness: Harness, topic: str) -> None:
     assert group_of(harness).assignment_epoch == 3  # one assignment for both
 
 
-def test_an_assignment_waits_for_the_assignment_interval(harness: Harness, topic: str) -> None:
+def test_a_later_joining_member_gets_tasks_after_the_assignment_interval(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     configure(harness, "streams.assignment.interval.ms", "1000")
     first, second = Player(harness, "m1", topology(topic)), Player(harness, "m2", topology(topic))

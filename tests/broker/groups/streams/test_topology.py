@@ -114,7 +114,7 @@ def test_copartitioned_repartition_topics_have_equal_partition_counts(
         assert {name: topic.partition_count for name, topic in found.missing.items()} == dict.fromkeys(given, expected)
 
 
-def test_only_some_of_many_missing_topics_are_named() -> None:
+def test_the_error_names_only_some_of_many_missing_source_topics() -> None:
     found = configure_topology(said({"sources": ["d", "b", "a", "c", "e"]}), image())
     assert found.problem is not None
     assert found.problem.detail == "Source topics a, b, c and 2 additional topics are missing."

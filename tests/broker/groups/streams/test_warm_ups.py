@@ -118,7 +118,7 @@ def test_tasks_that_need_or_get_no_warm_up_move_immediately() -> None:
     assert step([member("a", tasks(1)), member("b")], targets, heard={"a": False}).tasks == {}
 
 
-def test_a_silent_member_keeps_its_warm_up_and_gets_no_other() -> None:
+def test_a_member_that_does_not_report_keeps_its_warm_up_task_and_gets_no_other() -> None:
     members = [member("a", tasks(0, 1)), member("b", warmup=tasks(1))]
     found = step(members, {"a": NO_TASKS, "b": target(tasks(0, 1))}, heard={})
     assert found.tasks == {"a": target(tasks(0, 1)), "b": target(warmup=tasks(1))}
@@ -147,13 +147,13 @@ def test_a_standby_task_of_the_new_owner_serves_as_its_warm_up_task() -> None:
     assert found.awaited == {"b": tasks(1)}
 
 
-def test_the_owner_is_not_a_standby_of_its_own_task() -> None:
+def test_the_owner_of_a_task_that_moves_is_not_yet_its_standby() -> None:
     targets = {"a": target(standby=tasks(1)), "b": target(tasks(1))}
     found = step([member("a", tasks(1)), member("b")], targets)
     assert found.tasks == {"a": target(tasks(1)), "b": target(warmup=tasks(1))}
 
 
-def test_a_standby_moves_to_the_new_owner_unless_warm_ups_run_out() -> None:
+def test_a_standby_is_replaced_by_a_warm_up_of_the_new_owner_while_warm_ups_are_left() -> None:
     members = [member("a", tasks(1, 2)), member("b", process="p"), member("c", standby=tasks(1), process="p")]
     targets = {"a": NO_TASKS, "b": target(tasks(1, 2)), "c": NO_TASKS}
     assert step(members, targets).tasks["b"].warmup == {STATEFUL: {1, 2}}

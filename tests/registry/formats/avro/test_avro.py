@@ -219,7 +219,7 @@ def test_a_recursive_schema_is_compared_once() -> None:
         (record("I", ("d", "double"), ("c", "int")), {"d": 1, "c": 2}, '{"c":2,"d":1.0}'),
     ],
 )
-def test_a_default_is_normalized_by_its_type(kind: Any, default: Any, normal: str | None) -> None:
+def test_an_avro_default_is_normalized_by_its_type(kind: Any, default: Any, normal: str | None) -> None:
     value = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind, "default": default}]}
     _, has_default, found = schema(value).get_normalized_text().rpartition('"default":')
     assert (found[:-3] if has_default else None) == normal

@@ -139,7 +139,7 @@ def test_a_long_chain_of_references_is_followed() -> None:
     assert [sentence[12:24] for sentence in list_incompatibilities(changed, parse(text, {}))] == ["TYPE_CHANGED"]
 
 
-def test_too_large_comparisons_are_rejected() -> None:
+def test_comparisons_of_too_large_json_schemas_are_rejected() -> None:
     wide = json.dumps({"anyOf": [{"maxLength": number} for number in range(800)]})
     with pytest.raises(ComparisonTooLarge, match="more than 500,000 steps"):
         list_incompatibilities(parse(wide, {}), parse(wide.replace("maxLength", "minLength"), {}))

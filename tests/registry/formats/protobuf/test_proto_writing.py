@@ -162,7 +162,7 @@ def test_a_canonical_protobuf_text_equals_a_recorded_one_of_confluent(text: str,
     assert parse(text, {}).canonical == canonical
 
 
-def test_an_import_comes_after_the_syntax() -> None:
+def test_imports_follow_the_syntax_in_a_canonical_protobuf_text() -> None:
     money = 'syntax = "proto3"; package m; message Money { int64 cents = 1; }'
     order = parse(
         'syntax = "proto3"; import "money.proto"; message Order { m.Money price = 1; }', {"money.proto": money}

@@ -171,7 +171,7 @@ def test_messages_of_protobuf_incompatibilities_equal_confluents() -> None:
     ]
 
 
-def test_too_large_comparisons_are_rejected() -> None:
+def test_comparisons_of_too_large_protobuf_schemas_are_rejected() -> None:
     fields = " ".join(f"M{number} f{number} = {number + 1};" for number in range(100))
     messages = "\n".join(f"message M{number} {{ {fields} }}" for number in range(100))
     other = f"{SYNTAX}package m;\n{messages}"

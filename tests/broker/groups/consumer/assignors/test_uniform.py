@@ -35,7 +35,7 @@ def test_members_with_equal_subscriptions_differ_by_at_most_one_partition(group:
 
 
 @given(groups(alike=False))
-def test_members_with_different_subscriptions_get_all_partitions(group: MadeUp) -> None:
+def test_all_partitions_are_assigned_to_members_with_different_subscriptions(group: MadeUp) -> None:
     check_valid(group, assign_uniformly(group.specifications(), group.counts))
 
 
