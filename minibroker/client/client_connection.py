@@ -134,7 +134,7 @@ class Connection:
 
 
 def _make_not_an_answer_error(start: bytes) -> ProtocolError:
-    """Return the error for a frame whose size is no size."""
+    """Return the error for the first bytes of a frame with an impossible size, maybe of another protocol."""
     foreign = guess_foreign_protocol(start)
     return ForeignServer(foreign) if foreign else ProtocolError(f"a frame of {_SIZE.unpack_from(start)[0]} bytes")
 

@@ -45,7 +45,7 @@ def _list_offsets_at_leader(
     read_committed: bool,
     found_offsets: dict[Partition, int],
 ) -> None:
-    """Request offsets of one leader into `found_offsets`. Raise `ClientError` for the first error among them."""
+    """Ask one leader for offsets, and add them to `found_offsets`. Raise `ClientError` for the first error."""
     partitions = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
     request = _make_list_offsets_request(timestamps_ms, read_committed, client.settings.request_timeout_ms)

@@ -65,7 +65,7 @@ class RecordReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Return whether no partition had more when it was last asked."""
+        """Return whether the last fetch of every partition has reached its end."""
         return self._at_end == self._offsets.keys()
 
     @property
@@ -74,7 +74,7 @@ class RecordReader:
         return self._offsets
 
     def add_partitions(self, offsets: Mapping[Partition, int]) -> None:
-        """Read these partitions, too."""
+        """Read these partitions, too, from these offsets on."""
         self._offsets |= offsets
 
     def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:

@@ -121,7 +121,7 @@ class LabClient:
         return await self.client.retry(action)
 
     async def send_request_to_coordinator(self, kind: CoordinatorKind, request: Message, highest: int = NEWEST) -> Any:
-        """Return the answer of the coordinator; it keeps errors that cannot be retried."""
+        """Return the coordinator's answer, after retries; errors that cannot be retried stay in it."""
 
         async def send_request() -> Any:
             node = await self.client.find_coordinator(kind, self.name)

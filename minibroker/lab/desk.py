@@ -135,7 +135,7 @@ def install_threads_and_network() -> None:
 
 
 async def open_desk(post_message: PostMessage, path: str | None = None) -> LabDesk:
-    """Return a desk that answers, for a file or a new broker. Raises LabFileError, FlowError."""
+    """Return a desk that answers requests of the page, for a file or a new broker. Raises LabFileError, FlowError."""
     install_threads_and_network()
     desk = LabDesk(post_message)
     if path is None:

@@ -154,7 +154,7 @@ def _unpack_entries(archive_reader: _ArchiveReader, name: str, directory: Path) 
 
 
 def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
-    """Return the folder of an archive in which most folders of logs are."""
+    """Return the folder of an archive that contains the most folders of logs, None if there are none."""
     logs = (PurePosixPath(name) for name in names if identify_file(name) is not None)
     found = Counter(path.parent.parent for path in logs if path.suffix == ".log" and len(path.parts) > 1)
     return found.most_common(1)[0][0] if found else None

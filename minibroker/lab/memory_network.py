@@ -70,14 +70,14 @@ class MemoryNetwork:
         return port in self._listening
 
     def remove_server(self, server: MemoryServer) -> None:
-        """Listen no more."""
+        """Stop listening on the port of a server."""
         if self._listening.get(server.port) is server:
             del self._listening[server.port]
 
     async def create_connection(
         self, factory: ProtocolFactory, host: str, port: int, *, ssl: Any = None, server_hostname: str | None = None
     ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
-        """Connect with who listens on a port; all names of hosts are this one. Raises OSError."""
+        """Connect to the server on a port, whatever the host. Raises OSError."""
         if ssl is not None:
             raise OSError("there is no TLS in the lab")
         await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def run_threads_synchronously() -> None:
-    """Replace the threads of this process."""
+    """Make threads and thread pools of this process run their functions at once, in the caller's thread."""
     thread: Any = threading.Thread
     thread.start = lambda self: self.run()
     thread.join = lambda self, timeout=None: None

@@ -54,7 +54,7 @@ def get_response_header_version(api_key: int, version: int) -> int:
 
 
 def find_response_version(api_key: int, version: int, frame: bytes | bytearray | memoryview, position: int) -> int:
-    """Return the version of the answer to a request of this version, whose message begins at `position`.
+    """Return the version of an answer, whose message begins at `position`, to a request of this version.
 
     A broker that does not know a version of ApiVersions answers it in version 0 (KIP-511).
     """

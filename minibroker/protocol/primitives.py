@@ -55,7 +55,7 @@ class Output(bytearray):
         return len(self) + sum(region.size_bytes for _, region in self.regions)
 
     def put_region(self, region: Region) -> None:
-        """Put a region here. Its length has been written before."""
+        """Append a region, whose length was written before."""
         self.regions.append((len(self), region))
 
     def list_bytes_and_regions(self) -> list[bytes | Region]:

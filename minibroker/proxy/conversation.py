@@ -258,7 +258,7 @@ class Conversation:
             self.upstream.write(data)
 
     def _mark_request_forwarded(self, pending: PendingRequest, frame: memoryview) -> None:
-        """Note that a request goes to the node now."""
+        """Record that the node gets a request now, and expect its answer, if it has one."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
             if pending.call is None:

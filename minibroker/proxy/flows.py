@@ -122,7 +122,7 @@ class FlowError(ValueError):
 
 
 def encode_file_header(upstream: str) -> bytes:
-    """Return the first line of a file."""
+    """Return the first line of a file of exchanges."""
     return (
         b"{"
         + _encode_json_members({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream})

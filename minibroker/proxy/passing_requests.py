@@ -137,7 +137,7 @@ class PendingRequest:
         return {"peer": self.peer, "software": self.software or None, "upstream": str(self.node.address)}
 
     def set_body(self, request: Message) -> None:
-        """Replace what follows the header of the request's frame."""
+        """Replace the message behind the header in the request's frame."""
         frame = memoryview(self.data)[SIZE.size :]
         _, position = RequestHeader.decode_from(frame, get_request_header_version(self.api_key, self.version))
         body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)

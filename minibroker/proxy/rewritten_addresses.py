@@ -58,7 +58,7 @@ def list_endpoints(response: Message) -> list[AnswerEndpoint]:
 
 
 def rewrite_endpoints(endpoints: list[AnswerEndpoint], map_address: ShowAddress) -> None:
-    """Replace the addresses."""
+    """Replace the addresses of nodes in place by those that `map_address` returns."""
     for struct, node_id in endpoints:
         struct.host, struct.port = map_address(struct.host, struct.port, node_id)
 

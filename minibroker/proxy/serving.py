@@ -69,7 +69,7 @@ async def _serve_proxy(proxy: Proxy, options: ProxyOptions) -> None:
 
 
 def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:
-    """Return the context in which the explorer is served; it is the URL."""
+    """Return a context manager that serves the explorer, and gives its URL."""
     from minibroker.testing.control.control_server import serve_application
 
     closing = asyncio.Event()
@@ -83,7 +83,7 @@ def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsync
 
 
 def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
-    """Return the context in which the control is served; it is the URL."""
+    """Return a context manager that serves the control, and gives its URL."""
     from minibroker.testing.control.control_server import serve_application
 
     def make_application() -> Any:
@@ -95,7 +95,7 @@ def _serve_control(proxy: Proxy, address: HostPort, token: str | None) -> contex
 
 
 def _open_recordings(proxy: Proxy, options: ProxyOptions, files: contextlib.ExitStack) -> list[ExchangeRecording]:
-    """Return the files to write, created. Raises OSError."""
+    """Create the files that the options name, and return the recordings to them. Raises OSError."""
     recordings = []
     for path, head, format in (
         (options.flows, encode_file_header(str(proxy.upstream)), encode_exchange_in_pieces),

@@ -43,7 +43,7 @@ class SyncedFiles(Protocol):
         """Write what is out of date, and return the paths of the files that may not be synced. Raises `OSError`."""
 
     def mark_synced(self) -> None:
-        """Mark them as synced. The caller syncs what `list_unsynced_paths` has returned."""
+        """Mark the files as synced. The caller syncs what `list_unsynced_paths` has returned."""
 
 
 class UnsyncedFiles:

@@ -91,7 +91,7 @@ class MovingClock:
         return self._frozen_at is not None
 
     def freeze(self) -> None:
-        """Stop."""
+        """Stop the clock."""
         if self._frozen_at is None:
             self._frozen_at = self._system.wall_ms(), self._system.monotonic_ms()
             self._set_alarm()

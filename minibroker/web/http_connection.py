@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.close()
 
     def write_events(self, events: Iterable[Any]) -> None:
-        """Write what h11 makes of these events."""
+        """Write the bytes of these h11 events."""
         self.transport.write(b"".join(self.parser.send(event) or b"" for event in events))
 
     def begin_next_request(self) -> None:

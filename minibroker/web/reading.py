@@ -116,7 +116,7 @@ def _translate_type_names(text: str) -> str:
 
 
 def _list_choices(kind: Any, steps: list[str]) -> str:
-    """Return the values that a field may have."""
+    """Return the values that a field may have, as text."""
     found = next((each.type for each in msgspec.structs.fields(kind) if each.name in steps[:1]), None)
     values = list(map(repr, list_choices_of_type(found)))
     return " or ".join([", ".join(values[:-1]), *values[-1:]]).removeprefix(" or ")

@@ -64,7 +64,7 @@ def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
 
 
 def add_meta_to_type(kind: Any, meta: Meta) -> Any:
-    """Return a type with limits or a description; null needs none."""
+    """Return a type with limits or a description; they do not apply to null."""
     limited: Any = Annotated[remove_none_from_annotation(kind), meta]
     return add_null_to_type(limited) if NoneType in get_args(kind) else limited
 

@@ -77,7 +77,7 @@ def explain_versioned_message(cursor: PartCursor, message_class: type[Message], 
 
 
 def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int) -> bool:
-    """Explain what one side of a SASL exchange says: PLAIN, SCRAM, or bytes that stay hidden. Return True."""
+    """Explain a message of a SASL exchange: PLAIN, SCRAM, or bytes that stay hidden. Return True for all of them."""
     start = cursor.position
     data = cursor.read_bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):

@@ -134,7 +134,7 @@ class PartCursor:
 
     @contextmanager
     def limit_cursor_to_part(self, part: ExplainedPart, size_bytes: int | None = None) -> Iterator[None]:
-        """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then go on behind them.
+        """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then move behind them.
 
         What is left over becomes a part of its own.
         """

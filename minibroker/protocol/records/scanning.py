@@ -266,7 +266,7 @@ def _slice_column_of_rows(payload: bytes | bytearray, start: int, size: int, len
 
 
 def _count_equal_at_start(column: bytes | bytearray) -> int:
-    """Return how many bytes at the start are equal. The comparison is much faster, and usually true."""
+    """Return how many bytes at the start equal the first. Comparing all is much faster, and usually enough."""
     first = column[:1]
     return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
 

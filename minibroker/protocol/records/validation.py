@@ -191,7 +191,7 @@ class RecordErrors:
             self.listed.append((index, message))
 
     def make_error(self) -> InvalidRecords:
-        """Return the error to raise."""
+        """Return the error with the records that were added."""
         return InvalidRecords(summarize_errors(self, self.code), tuple(self.listed), self.code)
 
 

@@ -150,7 +150,7 @@ class BatchWalker:
         return None
 
     def has_valid_offsets(self, header: BatchHeader) -> bool:
-        """Return whether the batch has valid offsets."""
+        """Return whether the batch's offsets are at or after the expected one, and below the limit."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
     def _find_plausible_header(self, read_bytes: ReadBytes, position: int) -> BatchHeader | None:

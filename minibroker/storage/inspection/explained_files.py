@@ -47,7 +47,7 @@ ENTRY_BYTES: Final[dict[FileKind, int]] = {
 
 
 def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None, start: int = 0) -> ExplainedPart:
-    """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory.
+    """Explain the content of a file of the kind that its name says. The topic is by default that of its directory.
 
     `start` is where the data begins in the file: with a batch, or with an entry of an index.
     """

@@ -103,12 +103,12 @@ class ControlApplication(Application):
         self.add_routes([Route("GET", "/openapi.json", self.answer_openapi, "describe", is_guarded=False, is_raw=True)])
 
     async def answer_openapi(self, _: Request) -> Answer:
-        """Answer with the description. It takes long, so a thread makes it."""
+        """Answer with the OpenAPI document. It takes long, so a thread makes it."""
         return make_json_answer(await asyncio.to_thread(lambda: self.openapi_document))
 
     @cached_property
     def openapi_document(self) -> dict[str, Any]:
-        """The description for people and for generators of clients."""
+        """The OpenAPI document, for people and for generators of clients."""
         errors = EVERYWHERE | GUARDED if self._needs_token else EVERYWHERE
         faults = {"NewFault": make_fault_schema()}
         return make_openapi_document(self.routes, errors, faults, needs_token=self._needs_token, **self._info)

@@ -138,7 +138,7 @@ class SeenRequest(Shown):
 
 
 def show_request(exchange: Exchange, raw: bool = False) -> SeenRequest:
-    """Return a request of the journal."""
+    """Return a request of the journal in the form of the HTTP control."""
     return SeenRequest.make_from(exchange, node=exchange.node_id, raw=exchange.as_json() if raw else None)
 
 

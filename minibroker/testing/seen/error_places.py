@@ -64,7 +64,7 @@ class ErrorPlace(NamedTuple):
         self.translate_code(lambda _: code)
 
     def translate_code(self, change: Callable[[int], int]) -> None:
-        """Change the error code; in a ShareFetch also that of the acknowledgements, for itself."""
+        """Replace the error code by what `change` returns; in a ShareFetch also that of the acknowledgements."""
         for name in (self.field, "acknowledge_error_code"):
             if hasattr(self.struct, name):
                 setattr(self.struct, name, change(getattr(self.struct, name)))

@@ -183,7 +183,7 @@ class Journal(Interceptor):
         self.marks.append(JournalMark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
 
     def set_limits(self, exchanges: int, size_bytes: int) -> None:
-        """Change how much is kept."""
+        """Set how many exchanges, and how many bytes of them, are kept at most."""
         self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
         self._drop_oldest_exchanges()
 

@@ -33,7 +33,7 @@ class NamedSubjects(NamedTuple):
 
 
 def find_subjects(message: Message, get_topic_name: GetTopicName) -> NamedSubjects:
-    """Return what `message` names. `get_topic_name` returns the name of a topic id, or None."""
+    """Return the topics, partitions, groups and transactional ids that a message names."""
     found = NamedSubjects({}, set(), set())
     _collect_subjects(message, found, get_topic_name)
     _collect_typed_keys(message, found)

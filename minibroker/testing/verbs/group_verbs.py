@@ -62,7 +62,7 @@ class StreamsGroupState(NamedTuple):
 
 
 def make_group_state(group: StreamsGroup) -> StreamsGroupState:
-    """Return what a group is like now."""
+    """Return the current state, epochs and members of a streams group."""
     topology = group.topology
     subtopologies = [] if topology is None else list(topology.subtopologies.values())
     return StreamsGroupState(

@@ -202,7 +202,7 @@ def _make_leader_change(partition: Partition, *, leader: int) -> PartitionChange
 def _find_coordinators(
     cluster: Broker, group: str | None, transactional_id: str | None
 ) -> tuple[CoordinatorRuntime[Any], str]:
-    """Return the kind of coordinator, and the key for it. Raises ValueError unless exactly one is given."""
+    """Return the group or the transaction coordinator, and the given id. Raises ValueError unless one is given."""
     if group is not None and transactional_id is None:
         return cluster.groups, group
     if transactional_id is not None and group is None:
