@@ -53,7 +53,7 @@ STREAMS: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
 
 
 def _make_state_transitions(states: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the arrows of a group whose members may come, go and catch up at any time."""
+    """Return the transitions (from, to) of a group through these states, and back when members come and go."""
     steps = list(pairwise(states))
     return [*steps, ("Stable", "Assigning"), ("Reconciling", "Assigning"), ("Stable", "Empty"), ("Empty", "Dead")]
 

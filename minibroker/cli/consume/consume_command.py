@@ -300,7 +300,7 @@ def _split_off_isolation_level(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
 
 
 def make_record_source(client: Client, group: str | None, selection: ConsumeSelection) -> RecordSource:
-    """Return what reads the selected records, as a member of the group if there is one."""
+    """Return the source of the selected records: a member of the group, or a consumer without one."""
     return PartitionsSource(client, selection) if group is None else GroupSource(client, group, selection)
 
 

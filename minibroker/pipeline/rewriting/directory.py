@@ -268,7 +268,7 @@ class RewriteWorkspace:
             self._copy_file(f"{plan.source}/{name}", f"{self.target}/{name}")
 
     def finish_run(self, plan: RewritePlan, settings: RewriteSettings, topics: Sequence[TopicSpace]) -> None:
-        """Write the note and, if the source has it, the clean shutdown file; remove what no log directory has.
+        """Write the note of a finished rewriting, and the clean shutdown file if the source has it; remove work files.
 
         The plan is removed first: with it, a later run would take the directory for unfinished, whatever a broker did
         to it.
@@ -332,7 +332,7 @@ class TopicSpace:
         return self.bytes_after / self.bytes_before if self.bytes_before else None
 
     def add_segment(self, segment: NewSegment) -> None:
-        """Add a segment."""
+        """Add the old and new sizes and the counts of a segment."""
         self.segments += 1
         self.batches += segment.batch_count
         self.records += segment.record_count

@@ -72,7 +72,7 @@ class Registry:
         return await self._topic.read_state()
 
     def read_state_synchronously(self) -> SchemaState:
-        """Return the current state at once, for tests: others wait. Raises RegistryError."""
+        """Return the current state, for tests: it blocks the event loop. Raises RegistryError."""
         return self._topic.read_state_synchronously()
 
     @property

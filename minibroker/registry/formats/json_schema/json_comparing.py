@@ -348,7 +348,7 @@ def _compare_added_property(name: str, after: Schema, original: Object, required
 def _compare_with_schema_of_other_properties_or_items(
     change_kind: str, before: Schema, after: Schema
 ) -> ComparisonSteps:
-    """Return the changes if a schema of all other properties or items now applies to one, or no longer does."""
+    """Return the changes of a property or item that falls under the schema of all others, or did so before."""
     changes: SchemaChanges = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
     return [changes, SchemaChange(f"{change_kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
