@@ -141,8 +141,8 @@ class Group(ABC):
         """Resolve `promise` with the member's assignment, once there is one. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
-        """Keep a member's session alive. Raises KafkaError."""
+    def handle_member_heartbeat(self, request: HeartbeatRequest) -> None:
+        """Check a member's heartbeat, and keep its session alive. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def remove_leaving_members(

@@ -198,7 +198,7 @@ class FetchReading:
             aborted_transactions=[] if committed else None,
             records=b"",
         )
-        if fetched_partition.last_fetched_epoch >= 0 and self._has_follower_log_diverged(
+        if fetched_partition.last_fetched_epoch >= 0 and self._detect_log_divergence(
             fetched_partition, partition, answer
         ):
             return answer, 0
@@ -253,10 +253,10 @@ class FetchReading:
             magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
 
-    def _has_follower_log_diverged(
+    def _detect_log_divergence(
         self, fetched_partition: FetchedPartition, partition: Partition, answer: PartitionAnswer
     ) -> bool:
-        """Return whether the client's last record is not in this log, and put the end of its epoch into the answer.
+        """Return whether the client's last record is not in this log; then put the end of its epoch into the answer.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
         """
@@ -303,7 +303,9 @@ class FetchReading:
                 topics.append(self._make_topic_answer(topic))
             topics[-1].partitions.append(answer)
         response = self._assemble_response(topics)
-        if self.context.usage is not None and self._is_throttled(measure_answer_bytes(response, self.context.version)):
+        if self.context.usage is not None and self._charge_quota_for_answer(
+            measure_answer_bytes(response, self.context.version)
+        ):
             return self._make_throttled_response()
         if self.session is not None:
             for fetched, answer, size_bytes in answers:
@@ -314,8 +316,8 @@ class FetchReading:
         """Return the answer as `make_response` does; a long reading does so in slices."""
         return self.make_response()
 
-    def _is_throttled(self, size_bytes: int) -> bool:
-        """Charge the quota with an answer of this size. Return whether the client is throttled."""
+    def _charge_quota_for_answer(self, size_bytes: int) -> bool:
+        """Charge the client's quota for an answer of this size; return whether the client is throttled instead."""
         context = self.context
         usage = context.usage
         return usage is not None and not context.cluster.quotas.charge_fetched_bytes(context, usage, size_bytes)

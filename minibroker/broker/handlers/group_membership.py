@@ -91,7 +91,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
 @handles(ApiKey.HEARTBEAT)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     context.authorize(READ_GROUP, request.group_id)
-    context.cluster.groups.get_group_for_member_request(context.node, request.group_id).check_member_heartbeat(request)
+    context.cluster.groups.get_group_for_member_request(context.node, request.group_id).handle_member_heartbeat(request)
     return HeartbeatResponse()
 
 

@@ -158,7 +158,9 @@ class LongFetchReading(FetchReading):
                         runs.append((fetched.topic, []))
                     runs[-1][1].append(fetched)
             yield
-        if self.context.usage is not None and self._is_throttled((yield from self._measure_response_in_steps(runs))):
+        if self.context.usage is not None and self._charge_quota_for_answer(
+            (yield from self._measure_response_in_steps(runs))
+        ):
             return self._make_throttled_response()
         topics: list[TopicAnswer] = []
         for key, partitions in runs:

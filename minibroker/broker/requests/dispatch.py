@@ -169,7 +169,7 @@ class Dispatcher:
         self, connection: Connection, template: Any, correlation_id: int, frame: memoryview
     ) -> Outcome:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
-        if self.interceptors and not are_all_observers_only(self.interceptors):
+        if self.interceptors and not are_only_observers(self.interceptors):
             return None
         outcome: Outcome = template.run_request_of_frame(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
@@ -291,7 +291,7 @@ class Dispatcher:
             context.frame_is_kept = True
         if self.interceptors:
             call = self._make_call(context, request or context.route.request_class(), frame)
-            if request is not None and are_all_observers_only(self.interceptors):
+            if request is not None and are_only_observers(self.interceptors):
                 context.frame = frame  # for the template of the next one
         if request is None:
             try:
@@ -370,7 +370,7 @@ def _has_new_commits(context: RequestContext) -> bool:
     return context.route.durable and context.cluster.commits != context.commits
 
 
-def are_all_observers_only(interceptors: list[Interceptor]) -> bool:
+def are_only_observers(interceptors: list[Interceptor]) -> bool:
     """Return whether none of the interceptors changes anything, or looks at decoded requests."""
     return all(interceptor.only_watches for interceptor in interceptors)
 

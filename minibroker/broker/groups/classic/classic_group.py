@@ -288,8 +288,8 @@ class ClassicGroup(RebalancingGroup):
         if member.member_id == self.leader_id:
             self.apply_assignments({given.member_id: given.assignment for given in request.assignments})
 
-    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
-        """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
+    def handle_member_heartbeat(self, request: HeartbeatRequest) -> None:
+        """Keep a member's session alive. Raises KafkaError: REBALANCE_IN_PROGRESS tells it to join again."""
         self.restart_session_timeout(
             self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
         )

@@ -4,7 +4,7 @@ In a group that migrates, some members speak the classic protocol. A JoinGroup i
 others: it says what the member wants and has, and brings it a step nearer to its target. REBALANCE_IN_PROGRESS tells
 them to join again, and SyncGroup brings their assignment.
 
-The requests of the other members are in `check_member_heartbeat`, the state in `state`, how it changes in `updating`.
+The requests of the other members are in `handle_member_heartbeat`, the state in `state`, how it changes in `updating`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ConsumerGroup(ConsumerGroupState):
             )
         )
 
-    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
+    def handle_member_heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
         member, _ = self._find_classic_member(request)
         self.restart_session_timeout(member.member_id)

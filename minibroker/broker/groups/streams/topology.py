@@ -283,7 +283,7 @@ class _PartitionCounts:
             for group in _iterate_copartition_groups(subtopology):
                 self._equalize_copartitioned_counts(group)
         for each in self._subtopologies:
-            count = max(self.get_partition_count(name) for name in _iterate_read_topics(each))
+            count = max(self.get_partition_count(name) for name in _list_read_topic_names(each))
             sources = set(each.source_topics)
             self.decided |= {topic.name: count for topic in each.state_changelog_topics if topic.name not in sources}
 
@@ -366,7 +366,8 @@ class _PartitionCounts:
             self.decided[name] = count
 
 
-def _iterate_read_topics(subtopology: Subtopology) -> Iterable[str]:
+def _list_read_topic_names(subtopology: Subtopology) -> Iterable[str]:
+    """Return the source and repartition topics of a subtopology. Raises KafkaError if there are none."""
     names = [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
     if not names:
         raise _make_invalid_topology_error(f"No source topics found for subtopology {subtopology.subtopology_id}")
