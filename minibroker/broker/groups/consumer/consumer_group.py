@@ -4,7 +4,7 @@ In a group that migrates, some members speak the classic protocol. A JoinGroup i
 others: it says what the member wants and has, and brings it a step nearer to its target. REBALANCE_IN_PROGRESS tells
 them to join again, and SyncGroup brings their assignment.
 
-The requests of the other members are in `handle_member_heartbeat`, the state in `state`, how it changes in `updating`.
+The requests of the other members are in `heartbeat`, the state in `state`, how it changes in `updating`.
 """
 
 from __future__ import annotations
