@@ -153,7 +153,7 @@ class LoopNetwork:
         await asyncio.sleep(seconds)
 
     async def call_blocking(self, function: Callable[[], Result]) -> Result:
-        """Call a function in a thread."""
+        """Call a function in another thread, and return its result."""
         return await asyncio.to_thread(function)
 
     def make_lock(self) -> AbstractAsyncContextManager[Any]:

@@ -170,7 +170,7 @@ class BlockingNetwork:
         time.sleep(seconds)
 
     async def call_blocking(self, function: Callable[[], Result]) -> Result:
-        """Call a function."""
+        """Call a function in this thread, and return its result."""
         return function()
 
     def make_lock(self) -> AbstractAsyncContextManager[Any]:

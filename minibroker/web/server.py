@@ -76,7 +76,7 @@ class StalledConnections:
 
 
 def _waits_for_application(connection: Any) -> bool:
-    """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
+    """Return whether a connection waits for its application, not for the client; that limits its waits itself."""
     cycle, is_over = connection.cycle, connection.transport.is_closing()  # which lasts until all is read
     return cycle is not None and not (cycle.response_complete or is_over or connection.flow.is_writing_paused)
 

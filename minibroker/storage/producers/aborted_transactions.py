@@ -143,7 +143,7 @@ class AbortedTransactions:
         self._behind = None
 
     def update_entry_count(self, base_offset: int) -> None:
-        """Update the count of the newest segment, when it ends or the log is closed."""
+        """Update the number of entries of the newest segment's index, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
         data = encode_aborted_transactions(self._known[first:])
         if data:
@@ -152,7 +152,7 @@ class AbortedTransactions:
             self._counts.pop(base_offset, None)
 
     def write_entry_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
-        """Write the checkpoint for the segments with these base offsets, if it has changed."""
+        """Write the checkpoint of the numbers of index entries for the segments with these base offsets, if changed."""
         self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
         if self._counts != self._written:
             path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
@@ -212,7 +212,7 @@ class AbortedTransactions:
 
 
 def read_entry_counts(disk: Disk, directory: str) -> EntryCounts:
-    """Return the counts of the checkpoint, or none if it is malformed. Raises `OSError`."""
+    """Return the numbers of index entries in the checkpoint, none if it is malformed. Raises `OSError`."""
     path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
     try:
         return parse_aborted_counts(disk.read_whole(path))

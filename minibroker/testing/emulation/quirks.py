@@ -162,7 +162,7 @@ class NoGenerationCheckOfCommits(QuirkChange):
     """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
     def before_request(self, request: Any) -> Message | None:
-        """Make the commit one without a member of the group. Return None."""
+        """Clear member and generation, so that the commit is accepted from any consumer. Return None."""
         request.generation_id_or_member_epoch = -1
         request.member_id = ""
         return None

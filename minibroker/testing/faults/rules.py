@@ -310,6 +310,7 @@ def _check_authentication(rule: Rule) -> None:
 
 
 def _parse_milliseconds(field: str, duration: Duration | None) -> float:
+    """Return the duration of a field in ms, 0 for None. Raises FaultError with the field's name."""
     try:
         return 0.0 if duration is None else parse_milliseconds(add_unit_to_duration(duration))
     except ValueError as error:
@@ -317,6 +318,7 @@ def _parse_milliseconds(field: str, duration: Duration | None) -> float:
 
 
 def _format_field(name: str, value: Any) -> str:
+    """Return a field's value as text; one that is called is only "given"."""
     if callable(value):
         return "given"
     if isinstance(value, int | float) and timedelta in WORDS[name][0]:
