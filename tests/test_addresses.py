@@ -24,7 +24,7 @@ from tests.cases import for_each
         ("[::1]:65535", HostPort("::1", 65_535)),
     ],
 )
-def test_an_address_is_parsed(text: str, address: HostPort) -> None:
+def test_an_address_of_host_and_port_is_parsed(text: str, address: HostPort) -> None:
     assert parse_host_port(text) == address
     assert parse_host_port(str(address)) == address
 

@@ -158,7 +158,9 @@ def test_the_frame_of_a_produce_links_to_the_appended_records(explorer: Explorer
     expect(page.get_by_role("listbox", name="Records")).to_contain_text("0x3c696d67")
 
 
-def test_hostile_values_are_accessible_in_light_and_dark(both: Explorer, broker: Broker) -> None:
+def test_frames_and_records_with_hostile_values_are_accessible_in_light_and_dark(
+    both: Explorer, broker: Broker
+) -> None:
     """Each view with values that do no harm is so by its recorded layout, in `test_layouts.py`."""
     page = both.open(f"#/frames/{produced(broker)}")
     expect(page.get_by_role("listbox", name="Fields of the request")).to_be_visible()

@@ -107,7 +107,7 @@ def test_json_with_a_reference_is_validated_by_the_referenced_schema(broker: Bro
     assert [each.decoded for each in broker.records("t", decoded=True)] == [{"name": "ann"}]
 
 
-def test_an_older_record_is_read_with_the_newest_schema(broker: Broker, client: Any) -> None:
+def test_a_json_record_of_an_older_schema_is_read_with_the_newest_one(broker: Broker, client: Any) -> None:
     produce(broker, JSONSerializer(json.dumps(USER), client, in_dict), {"name": "ann"})
     newer = {**USER, "properties": {"name": NAME, "age": {"type": "integer"}}, "additionalProperties": False}
     broker.registry.set_compatibility("NONE", "t-value")

@@ -101,7 +101,7 @@ def test_a_client_gets_its_subscription_and_an_instance_id(client: Connection, s
         (",".join(reversed(NAMES)), "org.apache.kafka.admin.1.", 756731729),
     ],
 )
-def test_the_subscription_id_depends_on_the_order_of_javas_sets(
+def test_the_telemetry_subscription_id_equals_kafkas_for_metrics_in_any_order(
     client: Connection, subscribe: Subscribe, metrics: str, first: str, subscription_id: int
 ) -> None:
     subscribe(metrics, SHORT_MS)

@@ -355,7 +355,7 @@ def test_a_log_with_a_later_epoch_than_the_metadata_is_reported(
     assert "t-0 has leader epoch 7, and the metadata only 0" in caplog.text
 
 
-def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -> None:
+def test_records_of_a_topic_deleted_just_before_a_kill_are_renamed_as_stray(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "no more")
     harness.cluster.commit_metadata_records(

@@ -73,7 +73,7 @@ def test_records_are_listed_from_a_timestamp(explored: Broker) -> None:
     assert ask(explored, "topics/orders/0/offset-at?time_ms=9000") == {"offset": 2}
 
 
-def test_values_are_shown_as_text_json_or_hex(explored: Broker) -> None:
+def test_keys_and_values_are_shown_as_text_json_or_hex(explored: Broker) -> None:
     explored.produce("orders", b'{"b":1}', key=b"\xff\x00")
     (listed,) = ask(explored, "topics/orders/0/records")["records"]
     assert (listed["value"]["text"], "json" in listed["value"]) == ('{"b":1}', False)

@@ -175,7 +175,7 @@ def test_a_truncated_index_is_fsynced(tmp_path: Path, batches: int) -> None:
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
 
-def test_an_index_rebuilt_over_an_old_file_is_fsynced(tmp_path: Path) -> None:
+def test_indexes_rebuilt_over_old_files_are_fsynced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish_indexes()

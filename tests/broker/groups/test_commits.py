@@ -84,7 +84,7 @@ def test_an_empty_commit_or_deletion_creates_no_record_and_no_group(harness: Har
     assert record_counts(harness) == [1]
 
 
-def test_commits_that_cannot_be_written_are_not_applied(harness: Harness) -> None:
+def test_offset_commits_and_deletions_that_cannot_be_written_are_not_applied(harness: Harness) -> None:
     groups = harness.cluster.groups
     commit_at_once(groups, "g", [("t", 0, OFFSET)])
     harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"

@@ -101,7 +101,7 @@ def set_own_config(door: Door, name: str, value: str) -> None:
     door.harness.cluster.controller.change_config(4, "1", {name: value})
 
 
-def test_a_listener_has_a_limit_of_its_own(door: Door) -> None:
+def test_a_listener_has_a_connection_limit_of_its_own(door: Door) -> None:
     set_own_config(door, "listener.name.x.max.connections", "2")
     first, _, third, other = (door.open(listener=name) for name in ("X", "X", "X", "PLAINTEXT"))
     assert (third.muted, other.muted) == (True, False)

@@ -77,7 +77,7 @@ def joining(harness: Harness, budget: FrameBudget, group: str, size_bytes: int, 
     return client
 
 
-def test_the_limit_bounds_the_number_of_delayed_large_join_group_requests(harness: Harness) -> None:
+def test_the_memory_of_delayed_large_join_group_requests_is_limited(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 1000 * KIB

@@ -84,14 +84,14 @@ def test_a_change_is_answered_once_it_is_fsynced(durability: Durability, change:
     assert log.recovery_point == log.log_end_offset
 
 
-def test_a_change_of_one_record_batch_needs_one_fsync(durability: Durability) -> None:
+def test_a_metadata_change_of_one_record_batch_needs_one_fsync(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     harness.request(CHANGES["create"])
     assert (harness.clock.do_aside(), harness.clock.do_aside()) == (1, 0)
 
 
-def test_several_changes_share_an_fsync(durability: Durability) -> None:
+def test_metadata_changes_during_an_fsync_share_the_next_one(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     waiting = [harness.request(CHANGES[change]) for change in ("create", "grow", "configure")]

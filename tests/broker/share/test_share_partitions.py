@@ -264,7 +264,7 @@ def test_the_partitions_of_all_share_sessions_are_limited(harness: Harness, monk
     assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-def test_a_request_for_too_many_partitions_creates_no_session(
+def test_a_share_fetch_for_too_many_partitions_creates_no_session(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_partitions, "SESSION_PARTITIONS_MAX", 1)

@@ -245,7 +245,7 @@ def test_checkpoints_are_written_at_their_interval(tmp_path: Path, setting: str,
         assert line in path.read_text().splitlines()
 
 
-def test_an_interval_of_0_is_replaced_by_a_short_one(tmp_path: Path) -> None:
+def test_a_checkpoint_interval_of_0_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     settings = {"log.flush.offset.checkpoint.interval.ms": "0", "log.initial.task.delay.ms": "0"}
     with Harness(tmp_path, settings=settings) as harness:
         Housekeeping(harness.cluster).start_chores()

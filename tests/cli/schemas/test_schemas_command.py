@@ -56,7 +56,9 @@ def test_schemas_of_several_response_pages_are_listed(run: Run, broker: Broker) 
     assert len(json.loads(run("schemas", "list", "--json").stdout)) == 1001
 
 
-def test_schema_types_follow_file_names_and_references_are_given(run: Run, broker: Broker, tmp_path: Path) -> None:
+def test_schemas_are_registered_with_references_and_by_the_suffix_of_their_file(
+    run: Run, broker: Broker, tmp_path: Path
+) -> None:
     broker.registry.register("money", record("Money", ("cents", "long")))
     order = json.dumps(record("Order", ("price", "Money"))).encode()
     run("schemas", "register", "order", "-", "--reference", "Money=money:1", stdin=order)

@@ -165,7 +165,7 @@ def test_every_column_of_produced_records_is_read(broker: RunningBroker, topic: 
     assert [row["headers"] for row in read[:2]] == [[{"key": "n", "value": b"0"}], [{"key": "n", "value": b"1"}]]
 
 
-def test_a_range_is_read_exactly_wherever_it_starts_and_ends(broker: RunningBroker, topic: str) -> None:
+def test_a_range_of_offsets_is_read_exactly_even_within_batches(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 50)
     log, partition = source(broker, topic), TopicPartition(topic, 0)
     for start, end in ((0, 50), (0, 1), (49, 50), (6, 8), (13, 14), (7, 14), (20, 45)):

@@ -49,7 +49,7 @@ def test_aborted_records_are_omitted() -> None:
     assert offsets_of(decoded(LOG, aborted=AbortedRanges([(7, 0, 6)]))) == [2, 3, 7, 8, 11, 12]
 
 
-def test_an_open_aborted_range_ends_at_the_marker() -> None:
+def test_an_aborted_range_without_an_end_ends_at_the_next_transaction_marker() -> None:
     for chunk_bytes in (1, 200, 4 << 20):
         aborted = AbortedRanges([(7, 0, None)])
         assert offsets_of(decoded(LOG, aborted=aborted, chunk_bytes=chunk_bytes)) == [2, 3, 7, 8, 11, 12]

@@ -83,7 +83,7 @@ class TestModes:
         rows = decoded(log_with(flipped(GOOD[1], 80)), mode="DROPMALFORMED")
         assert offsets_of(rows) == [*FIRST, *LAST]
 
-    def test_damage_at_a_broker_has_no_position(self) -> None:
+    def test_damage_in_records_of_a_broker_is_reported_without_a_position(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
         with pytest.raises(CorruptData, match="^broker 1, offset 0: Record is corrupt"):
             list(decoder.decode_data(flipped(GOOD[0], 80), "broker 1", None))

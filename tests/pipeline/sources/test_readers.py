@@ -120,7 +120,7 @@ def test_a_deleted_topic_fails_a_stream_unless_data_loss_is_allowed(caplog: pyte
     assert caplog.messages == ["b-0 is gone"]
 
 
-def test_the_start_of_a_stream_is_fixed_at_its_first_use() -> None:
+def test_the_initial_offset_of_a_stream_is_looked_up_only_once() -> None:
     log = StandIn({"a-0": (0, 3)})
     reader = stream_reader(log, startingoffsets="latest")
     first = reader.initialOffset()

@@ -69,7 +69,7 @@ def test_a_corrupt_metadata_snapshot_is_found(tmp_path: Path) -> None:
     assert (finding.kind, finding.file) == ("crc", f"__cluster_metadata-0/{9:020d}-{1:010d}.checkpoint")
 
 
-def test_a_checkpointed_partition_without_a_segment_is_found(tmp_path: Path) -> None:
+def test_a_checkpointed_offset_of_a_partition_without_segments_is_found(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     assert judge(tmp_path) == []
     (tmp_path / "replication-offset-checkpoint").write_bytes(format_offset_checkpoint({("orders", 0): 9}))

@@ -46,7 +46,7 @@ def found(*events: ProducerEvent, log_start: int = 0) -> list[str]:
         (data(0), marker(epoch=1, missing=3), data(25, epoch=1, missing=3)),
     ],
 )
-def test_consecutive_sequences_have_no_findings(events: tuple[ProducerEvent, ...]) -> None:
+def test_valid_sequences_of_producers_have_no_findings(events: tuple[ProducerEvent, ...]) -> None:
     assert found(*events) == []
 
 

@@ -106,7 +106,7 @@ def test_a_batch_with_a_wrong_checksum_is_accepted_if_another_follows() -> None:
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
-def test_batches_with_invalid_offsets_are_not_found() -> None:
+def test_the_walk_skips_batches_with_offsets_out_of_bounds() -> None:
     data = b"?" * 70 + placed(3) + placed(20) + placed(9)
     steps = walked(data, next_offset=5, limit=15)
     assert [step.header.base_offset for step in steps if isinstance(step, FoundBatch)] == [9]

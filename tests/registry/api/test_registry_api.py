@@ -421,7 +421,7 @@ async def test_the_cache_of_parsed_schemas_is_bounded_by_size() -> None:
     assert formats._characters == sum(len(key[1]) for key in formats._parsed)
 
 
-def test_a_large_request_is_rejected(registry: Asking) -> None:
+def test_a_too_large_registry_request_or_schema_is_rejected(registry: Asking) -> None:
     assert registry.ask("POST", "/subjects/x/versions", raw=b" " * (BODY_BYTES_MAX + 1)).code == 413
     assert registry.register("x", {**R1, "doc": "x" * (1 << 20)}).code == 42209
 

@@ -40,7 +40,7 @@ def test_a_too_long_comparison_is_status_422_with_the_limit(registry: Asking) ->
     assert registry.get("/subjects/x/versions").body == [1]
 
 
-def test_too_many_changes_are_counted_in_the_response(registry: Asking) -> None:
+def test_schema_changes_beyond_the_limit_are_only_counted_in_the_response(registry: Asking) -> None:
     registry.register("x", record("R"))
     wide = record("R", *((f"f{number}", "int") for number in range(1500)))
     messages = registry.post("/compatibility/subjects/x/versions?verbose=true", wide).body["messages"]

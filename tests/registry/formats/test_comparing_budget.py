@@ -84,14 +84,14 @@ def union_of(count: int, kind: str) -> Any:
     return avro.parse(json.dumps(records), {})
 
 
-def test_unions_of_many_records_are_compared_by_name() -> None:
+def test_unions_of_many_avro_records_are_compared_by_name() -> None:
     budget = ComparingBudget()
     assert avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
     assert len(avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
     assert budget.spent_steps < 50_000
 
 
-def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
+def test_an_avro_union_branch_is_compatible_with_one_that_has_its_name_as_an_alias() -> None:
     fields: list[Any] = []
     writer = [{"type": "record", "name": "n.A", "fields": fields}, {"type": "fixed", "name": "F", "size": 2}]
     reader = [{"type": "record", "name": "m.A", "fields": fields}, {"type": "fixed", "name": "G", "size": 2}]

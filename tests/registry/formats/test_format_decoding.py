@@ -309,7 +309,7 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
 
 
 @for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
-def test_corrupt_protobuf_data_does_not_fail_the_count_of_its_values(data: bytes) -> None:
+def test_counting_the_values_of_corrupt_protobuf_data_never_raises(data: bytes) -> None:
     check_number_of_values(find_message(protobuf.parse(WIDE, {}), (0,)), data * 3)
 
 

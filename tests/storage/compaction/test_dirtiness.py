@@ -120,7 +120,7 @@ def test_a_log_beyond_the_maximum_lag_is_due_if_there_is_anything_to_clean(tmp_p
     assert dirt(0, 0).ratio == 0
 
 
-def test_only_the_maximum_lag_counts_with_a_dirty_ratio_of_one(tmp_path: Path) -> None:
+def test_a_log_is_never_due_for_cleaning_by_a_minimum_dirty_ratio_of_one(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=1.0))
     assert not is_cleaning_due(log, dirt(0, 100))
 

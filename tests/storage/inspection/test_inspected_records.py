@@ -112,7 +112,7 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
     assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
 
 
-def test_records_of_a_batch_too_large_for_memory_are_only_mentioned(tmp_path: Path) -> None:
+def test_a_note_replaces_the_records_of_a_batch_too_large_for_memory(tmp_path: Path) -> None:
     (note,) = iterate_inspected_records(*written(tmp_path, batch(5, value=bytes(50))), 100)
     assert isinstance(note, InspectionNote)
     assert note.text.endswith("are not shown: 100 is the most")

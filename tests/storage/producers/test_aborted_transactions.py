@@ -140,7 +140,7 @@ def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: P
 
 
 @pytest.mark.parametrize("cut", ["beginning", "end"])
-def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str) -> None:
+def test_the_transaction_index_of_a_removed_segment_is_not_fsynced(tmp_path: Path, cut: str) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     transactions = AbortedTransactions(Disk())
     transactions.add_transaction(paths[0], FIRST)

@@ -52,6 +52,6 @@ def test_a_version_maps_to_a_release(text: str, release: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0.7", "5.0", "0.10", "latest"])
-def test_an_unknown_version_is_an_error(text: str) -> None:
+def test_an_unknown_release_name_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a known release; they are 0.8.2, "):
         parse_release(text)

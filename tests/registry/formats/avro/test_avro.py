@@ -175,7 +175,9 @@ DIFFERENCES = [
 
 
 @for_each(("reader", "writer", "kind", "path", "detail"), DIFFERENCES)
-def test_an_avro_difference_has_confluents_message(reader: Any, writer: Any, kind: str, path: str, detail: str) -> None:
+def test_messages_of_avro_incompatibilities_equal_confluents(
+    reader: Any, writer: Any, kind: str, path: str, detail: str
+) -> None:
     (message,) = list_incompatibilities(schema(reader), schema(writer))
     assert message.startswith(f"{{errorType:'{kind}', description:'")
     assert f"'{path}'" in message and message.endswith(f"additionalInfo:'{detail}'}}")
