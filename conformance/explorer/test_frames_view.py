@@ -215,7 +215,7 @@ def test_a_request_is_sent_to_the_chosen_node_and_its_error_shown_in_one_line(br
         explorer.close()
 
 
-def test_a_lesson_marks_the_tasks_that_its_reader_has_done(explorer: Explorer, broker: Broker) -> None:
+def test_a_lesson_marks_the_steps_that_its_reader_has_done(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/try/ApiVersions/3")
     page.get_by_role("button", name="send").click()
     expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("api_keys")

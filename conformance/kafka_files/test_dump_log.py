@@ -72,7 +72,7 @@ def test_every_dumped_batch_is_valid_and_every_record_present(how: str, our_writ
             assert kept == [record.offset for record in partition.records]
 
 
-def test_the_dump_contains_every_codec_and_kind_of_producer(whole: Dump) -> None:
+def test_the_dumped_batches_have_every_codec_and_both_idempotent_and_other_producers(whole: Dump) -> None:
     batches = [fields(line) for lines in whole.lines.values() for line in lines if line.startswith("baseOffset")]
     codecs = Counter(batch["compresscodec"] for batch in batches)
     assert set(codecs) == {"none", "gzip", "snappy", "lz4", "zstd"}

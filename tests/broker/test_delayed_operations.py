@@ -138,7 +138,7 @@ def test_an_error_is_raised_in_the_first_slice_and_reported_in_a_later_one(loop:
     assert [str(error) for error in loop.failures] == ["no"]
 
 
-def test_a_response_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
+def test_an_operation_whose_response_cannot_be_sent_reports_a_failure(loop: Loop) -> None:
     def refuse(_: object) -> None:
         raise ValueError("a mistake")
 

@@ -44,7 +44,7 @@ def test_a_login_is_traced_without_its_secret() -> None:
     assert not any("alice" in line for line in lines)
 
 
-def test_a_failed_connection_is_traced() -> None:
+def test_a_failed_connection_attempt_is_traced() -> None:
     lines: list[str] = []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -37,7 +37,7 @@ def test_reading_starts_at_an_offset_even_within_a_batch(
         assert offsets_read(consumer, 10 - start) == list(range(start, 10))
 
 
-def test_seek_moves_back_and_forth(broker: RunningBroker, filled: str, client: Client) -> None:
+def test_a_consumer_can_seek_forward_and_back(broker: RunningBroker, filled: str, client: Client) -> None:
     with client.consumer(broker.bootstrap_servers, filled, wait_ms=SHORT_MS) as consumer:
         assert offsets_read(consumer, 4) == [0, 1, 2, 3]
         consumer.seek(8)

@@ -17,7 +17,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     threads.run_threads_synchronously()
 
 
-def test_a_thread_runs_to_its_end_when_it_is_started() -> None:
+def test_a_thread_of_the_lab_runs_to_its_end_when_it_is_started() -> None:
     done: list[int] = []
     thread = threading.Thread(target=done.append, args=(threading.get_ident(),))
     thread.start()

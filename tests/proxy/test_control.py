@@ -25,7 +25,7 @@ def test_journal_and_faults_of_a_proxy_have_the_http_paths_of_the_broker() -> No
         assert control.get("/v1/journal").json["kept"] == 0
 
 
-def test_the_proxys_control_api_has_only_what_a_proxy_supports() -> None:
+def test_the_control_api_of_a_proxy_has_only_faults_journal_and_requests() -> None:
     with connected() as (proxy, _, _):
         control = Asking(make_proxy_control_app(proxy))
         paths = control.get("/openapi.json").json["paths"]

@@ -97,7 +97,7 @@ def test_registry_faults_affect_matching_requests(broker: Broker, registry: Aski
     assert slow.hits == 1 and broker.registry.requests(path="/subjects")[-1].duration_ms > 20  # timers may be early
 
 
-def test_a_test_may_forbid_registration(broker: Broker, registry: Asking) -> None:
+def test_nothing_registered_fails_if_a_client_registers_a_schema(broker: Broker, registry: Asking) -> None:
     with broker.registry.nothing_registered():
         assert registry.get("/subjects").status == 200
     with pytest.raises(AssertionError, match="users-value"), broker.registry.nothing_registered():
@@ -136,7 +136,7 @@ def test_the_fixture_is_the_registry_of_the_broker(kafka_registry: RegistryVerbs
 
 
 @pytest.mark.kafka(registry=True, fill={"_schemas": {"users-value": USER}})
-def test_the_marker_creates_a_registry(kafka: Broker) -> None:
+def test_the_pytest_marker_creates_a_broker_with_a_registry(kafka: Broker) -> None:
     assert kafka.registry.subjects() == ["users-value"]
 
 

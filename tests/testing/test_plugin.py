@@ -171,7 +171,7 @@ def test_cluster(kafka_cluster):
     result.assert_outcomes(passed=3)
 
 
-def test_a_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
+def test_the_pytest_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
     pytester.makefile(".yaml", orders="orders: [first, {key: k, value: {id: 2}}]\n")
     result = run(
         pytester,

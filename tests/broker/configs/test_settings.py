@@ -35,7 +35,7 @@ def test_an_unset_setting_has_its_default() -> None:
     assert settings["advertised.listeners"] is None
 
 
-def test_a_value_has_the_type_of_its_setting() -> None:
+def test_a_setting_given_as_text_has_a_value_of_its_type() -> None:
     settings = Settings({"num.partitions": " 3 ", "delete.topic.enable": "False", "log.dirs": "/a , /b"})
     assert settings["num.partitions"] == 3
     assert settings["delete.topic.enable"] is False

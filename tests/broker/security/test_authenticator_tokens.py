@@ -84,7 +84,7 @@ def test_the_mechanism_of_a_session_cannot_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
-def test_a_client_waits_for_the_issuers_keys(tmp_path: Path, version: int) -> None:
+def test_a_client_that_logs_in_with_a_token_waits_for_the_issuers_keys(tmp_path: Path, version: int) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     file = tmp_path / "jwks.json"
     file.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))

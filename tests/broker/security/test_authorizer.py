@@ -74,7 +74,9 @@ def test_a_super_user_may_do_everything_despite_deny_acls() -> None:
         (PREFIXED, "*", "t", False),
     ],
 )
-def test_resource_patterns_match_names(pattern: PatternType, of: str, name: str, covered: bool) -> None:
+def test_literal_prefixed_and_wildcard_acl_patterns_match_names(
+    pattern: PatternType, of: str, name: str, covered: bool
+) -> None:
     assert allows(authorizer(acl(Operation.READ, of, pattern=pattern)), READ_TOPIC, name) is covered
 
 

@@ -180,7 +180,7 @@ class TestRuns:
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < MIN_RUN
 
-    def test_the_scanner_continues_a_run_with_longer_deltas(self, walked: list[int]) -> None:
+    def test_the_scanner_continues_runs_where_their_deltas_grow_longer(self, walked: list[int]) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < 3 * MIN_RUN

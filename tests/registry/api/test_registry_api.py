@@ -304,7 +304,7 @@ def test_import_mode_requires_an_empty_registry(registry: Asking) -> None:
 # --- contexts -----------------------------------------------------------------------------------
 
 
-def test_ids_are_separate_in_each_context(registry: Asking) -> None:
+def test_each_registry_context_has_schema_ids_of_its_own(registry: Asking) -> None:
     registry.register("x", R1)
     assert registry.register(":.c:y", R2).body["id"] == 1
     assert registry.ask("POST", "/contexts/.c/subjects/z/versions", {"schema": json.dumps(R3)}).body["id"] == 2

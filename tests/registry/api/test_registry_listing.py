@@ -16,7 +16,7 @@ def names(registry: Asking, query: str) -> list[Any]:
     return [(each["subject"], each.get("aliases")) for each in registry.get(f"/schemas?{query}").body]
 
 
-def test_a_list_is_returned_in_pages(registry: Asking) -> None:
+def test_registry_lists_are_paged_by_offset_and_limit(registry: Asking) -> None:
     registry.register("a", A)
     registry.register("b", A)
     registry.register(":.c:a", A)

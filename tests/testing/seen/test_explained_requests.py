@@ -64,7 +64,7 @@ def test_a_summary_has_the_fields_that_differ_from_defaults() -> None:
     assert summarize_exchange(heartbeat(4)) == "#4 Heartbeat 4 (group_id g, generation_id 3) > (error_code 27)"
 
 
-def test_a_summary_is_one_short_line_for_any_names() -> None:
+def test_the_summary_of_a_request_is_one_short_printable_line_for_any_names() -> None:
     frame = request(HeartbeatRequest(group_id="\x1b[31m\n" * 1000), 4, 7)[4:]
     line = summarize_exchange(Exchange(1, ApiKey.HEARTBEAT, 4, 7, frame))
     assert line.isprintable()

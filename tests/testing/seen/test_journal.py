@@ -252,7 +252,7 @@ def test_the_journal_contains_no_passwords() -> None:
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-def test_the_journal_contains_no_altered_passwords(incremental: bool) -> None:
+def test_the_journal_contains_no_passwords_of_alter_configs_requests(incremental: bool) -> None:
     changes = {"listener.name.ssl.ssl.keystore.password": "the-secret", "log.cleaner.threads": "2"}
     with Broker() as broker:
         broker.journal.on()
