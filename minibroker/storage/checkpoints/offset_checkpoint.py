@@ -38,6 +38,7 @@ class OffsetCheckpoint:
         self._named: set[TopicPartition] = set()  # the logs that have a row in the file, or may have one soon
         self._writes = 0  # counted, so that old content never replaces newer content
         self._on_its_way = False
+        self._is_due_again = False  # asked for while it was on its way
 
     def read_offsets(self, logs: Iterable[TopicPartition]) -> None:
         """Read the file's rows for these logs. Raises `OSError`, `LogDirectoryError`."""
@@ -78,10 +79,11 @@ class OffsetCheckpoint:
             self._remember_written_offsets(offsets)
 
     def write_offsets_soon(self) -> None:
-        """Write and sync the file in another thread, unless it is up to date or is being written.
+        """Write and sync the file in another thread, unless it is up to date; after one that is on its way.
 
         A failure is logged. The old file then stays, which only costs time at a start after a crash.
         """
+        self._is_due_again = self._on_its_way
         if self._on_its_way or self.offsets == self._written:
             return
         self._on_its_way = True
@@ -94,6 +96,8 @@ class OffsetCheckpoint:
             self._log_write_error(error)
             if error is None and self._writes == writes:
                 self._rename_written_file(offsets)
+            if self._is_due_again:
+                self.write_offsets_soon()
 
         self._environment.run_in_thread(
             lambda: self._write_file_with_suffix(NEXT_SUFFIX, offsets), remember_written_offsets
