@@ -40,7 +40,8 @@ def _make_effect(text: str, view: str = "", *names: str) -> Effect:
     return {"text": make_legible(text), "place": place if view else ""}
 
 
-def _make_topic_effect(text: str, topic: str, partition: int) -> Effect:
+def _make_partition_effect(text: str, topic: str, partition: int) -> Effect:
+    """Return an effect with a link to the view of a partition."""
     return _make_effect(text, "topics", topic, str(partition))
 
 
@@ -65,7 +66,7 @@ def _describe_produced_records(request: Any, answer: Any, get_topic_name: GetTop
                 text = (
                     f"appended {format_count(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
                 )
-                yield _make_topic_effect(text, name, each.index)
+                yield _make_partition_effect(text, name, each.index)
 
 
 def _count_records(records: Any) -> int:
@@ -103,7 +104,7 @@ def _describe_deleted_records(request: Any, answer: Any, get_topic_name: GetTopi
         for each in topic.partitions:
             if not each.error_code:
                 text = f"{topic.name}-{each.partition_index} begins at offset {each.low_watermark} now"
-                yield _make_topic_effect(text, topic.name, each.partition_index)
+                yield _make_partition_effect(text, topic.name, each.partition_index)
 
 
 def _describe_changed_configs(request: Any, answer: Any, get_topic_name: GetTopicName) -> Effects:

@@ -72,7 +72,7 @@ class LabDesk:
         if not opened.has_logs:
             self.app = make_app_for_exchanges(opened.frames, Path(path.name), self._closing)
             return
-        settings = SETTINGS | _read_cluster_identity(logs)
+        settings = SETTINGS | _read_node_id_setting(logs)
         try:
             await self._serve_broker(LabBroker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
         except Exception as error:  # others may have made anything of it
@@ -119,8 +119,8 @@ class LabDesk:
         self._tell({"id": number, "end": True})
 
 
-def _read_cluster_identity(logs: Path) -> dict[str, str]:
-    """Return the id of the node that had a log directory."""
+def _read_node_id_setting(logs: Path) -> dict[str, str]:
+    """Return the setting `node.id` of the node that wrote a log directory, or no setting if that does not say."""
     path = logs / IDENTITY
     lines = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
     values = dict(line.split("=", 1) for line in lines if "=" in line)

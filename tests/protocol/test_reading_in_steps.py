@@ -63,7 +63,7 @@ def test_arrays_longer_than_kafka_accepts_are_rejected_in_advance() -> None:
         next(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
 
 
-def test_a_response_beyond_the_limit_is_not_written_completely() -> None:
+def test_encoding_stops_soon_after_a_response_exceeds_its_limit() -> None:
     request = DescribeGroupsRequest(groups=["g" * 100] * (10 * READ_ITEMS))
     out = Output()
     with pytest.raises(ValueError, match="more than 200000 bytes"):

@@ -85,15 +85,15 @@ def _explain_unsigned_varint(cursor: PartCursor, name: str) -> ExplainedPart:
 def _explain_record_message(
     cursor: PartCursor,
     message_class: type[Message] | None,
-    number: ExplainedPart | None,
+    type_part: ExplainedPart | None,
     version: int,
     read_message: ReadMessage,
 ) -> str:
-    """Explain a message of a record, whose type is in `number`. Return its name and version."""
+    """Explain a record's message, put its name beside its type, and return the name with the version, as a text."""
     if message_class is None:
-        raise UnreadablePart(f"there is no type {number.value if number else version}")
-    if number is not None:
-        number.meaning = message_class.__name__
+        raise UnreadablePart(f"there is no type {type_part.value if type_part else version}")
+    if type_part is not None:
+        type_part.meaning = message_class.__name__
     if version not in message_class.versions:
         raise UnreadablePart(
             f"{message_class.__name__} has no version {version},"

@@ -81,19 +81,19 @@ class HasAttributes(Exception):
 def _make_record_start_without_attributes(
     data: bytes, body_position: int, length: int, index: int
 ) -> tuple[bytes, int]:
-    """Return a record's start without attributes, and where the rest begins."""
+    """Return a record's length field, one less, and where behind its attributes the rest begins."""
     if data[body_position]:
         raise HasAttributes
     return encode_zigzag(length - 1), body_position + 1
 
 
 def _make_record_start_with_attributes(data: bytes, body_position: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return a record's start with attributes, and where the rest begins."""
+    """Return a record's length field, one more, with empty attributes, and where the rest begins."""
     return encode_zigzag(length + 1) + b"\0", body_position
 
 
 def _make_record_start_with_offset_delta(data: bytes, body_position: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return a record's start with the offset delta `index`, and where the rest begins."""
+    """Return a record's fields up to the offset delta, which is `index`, and where the rest begins."""
     _, at = read_zigzag_varint(data, body_position + 1, MAX_VARLONG_BYTES)
     _, rest = read_zigzag_varint(data, at, MAX_VARINT_BYTES)
     start = data[body_position:at] + encode_zigzag(index)

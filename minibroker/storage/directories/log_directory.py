@@ -284,7 +284,7 @@ class LogDirectory:
         return path
 
     def open_log_from_copy(self, log_copy: LogCopy, settings: LogSettings) -> Log:
-        """Open a copy that has got its log's name. Only segments without indexes are read."""
+        """Open the log whose directory is a renamed copy of it. Segments that have indexes already are not read."""
         copied = log_copy.log
         key = copied.topic, copied.partition
         known = Checkpoints(

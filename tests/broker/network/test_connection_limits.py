@@ -177,7 +177,7 @@ def test_connections_above_the_rate_of_their_address_are_closed_after_a_delay(do
     assert door.closed == [opened[-1]]
 
 
-def test_the_connection_rate_of_the_broker_is_still_counted_beside_many_addresses(
+def test_the_brokers_connection_rate_limit_holds_when_too_many_addresses_are_tracked(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "RATES_MAX", 4)

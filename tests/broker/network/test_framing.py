@@ -147,7 +147,7 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     assert budget.held_bytes == 0 and not budget.full
 
 
-def test_the_next_frame_may_grow_once_the_oldest_is_complete() -> None:
+def test_the_next_frame_gets_memory_once_the_oldest_is_complete() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
     while done.grow_buffer() and not done.is_complete:

@@ -286,7 +286,7 @@ class TestContent:
             run = run_in(data, 0, 0, 60)
             assert run.timestamp_deltas == {2 * (base + index) for index in range(7)}
 
-    def test_a_run_may_have_many_different_timestamps(self) -> None:
+    def test_one_run_holds_records_of_many_different_timestamps(self) -> None:
         data = payload([Record(timestamp=T + 64 + index * 389 % 8000) for index in range(60)])
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {2 * (64 + index * 389 % 8000) for index in range(60)}

@@ -103,7 +103,7 @@ def test_a_rebalance_is_forced_on_consumer_protocol_members(broker: Broker) -> N
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_join_is_delayed(broker: Broker, protocol: str) -> None:
+def test_slow_joins_leave_a_member_without_partitions_until_the_delay_is_over(broker: Broker, protocol: str) -> None:
     fault = broker.slow_joins("g", "1 hour")
     with Member(broker, protocol) as member:
         fault.wait_for_hits(1, "20 s")

@@ -212,7 +212,7 @@ def _compare_schemas(original: Schema, update: Schema) -> ComparisonSteps:
 def _compare_schema_with_parts_of_union(
     original: Schema, update: Schema
 ) -> Generator[ComparisonQuestion, Any, list[ChangePart] | None]:
-    """Return the changes if one of the two is combined and a part of it is compatible with the other, else None."""
+    """Return the changes if one schema is a union, and the other compatible with a part of it; None if it is not."""
     if isinstance(update, Combined):
         single, criterion, parts = len(update.parts) == 1, update.criterion, update.parts
         pairs = [(original, part) for part in parts]
