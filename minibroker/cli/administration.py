@@ -93,8 +93,8 @@ def get_existing_topic(client: Client, name: str) -> Any:
     return topics[name]
 
 
-def check_config_names_exist(answer: Any, resource: str, names: Iterable[str]) -> None:
-    """Raise click.ClickException unless a topic's configs were accepted; say what a misspelt name may mean."""
+def check_config_answer(answer: Any, resource: str, names: Iterable[str]) -> None:
+    """Raise click.ClickException if `answer` to a change of configs is an error; suggest a name for a misspelt one."""
     from minibroker.client.client_errors import ClientError, check_error_code
     from minibroker.protocol.errors import ErrorCode
 

@@ -67,7 +67,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def format_message(record: logging.LogRecord) -> str:
-    """Return the record's message in one line, with each argument shortened, and then the whole line."""
+    """Return the record's message as one line: each argument is shortened, and then the whole line."""
     arguments = record.args
     if isinstance(arguments, tuple):
         arguments = tuple(shorten_text(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)

@@ -55,7 +55,7 @@ class PartitionPlace(NamedTuple):
 # --- parsing ----------------------------------------------------------------------------------------------
 
 
-def parse_topics(text: str) -> RequestedTopic:
+def parse_topic(text: str) -> RequestedTopic:
     """Parse TOPIC, TOPIC:0,2 or a pattern. Raises click.BadParameter."""
     if text.startswith("^"):
         try:
@@ -143,7 +143,7 @@ def _find_topic(client: Client, name: str) -> Any:
 def find_offsets_at(
     client: Client, partitions: Iterable[TopicPartition], places: Sequence[PartitionPlace], default: str
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition: at the last place named for it, else for all, else of the kind `default`.
+    """Return the offset of each partition at its place: the last given for it, else the last for all, else `default`.
 
     Offsets outside of a log become its first or next one, with a note on stderr. If no record is as late as a time, it
     is the next one, too. Raises click.ClickException for a place in a partition that is not asked for, `ClientError`.
@@ -174,7 +174,7 @@ def find_offsets_at(
 
 
 def _choose_place_of_partition(index: int, places: Sequence[PartitionPlace], default: str) -> PartitionPlace:
-    """Return the last place named for this partition, else for all partitions, else the kind `default`."""
+    """Return the last place given for this partition, else the last for all, else the kind `default`, like "latest"."""
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
     return [PartitionPlace(default), *of_all, *of_this][-1]

@@ -31,7 +31,7 @@ DEFAULTS: Final = {"nodes": 1, "log_level": "info", "log_format": "text"}
 
 
 def parse_plain_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
-    """Return the arguments of `serve` for words of a command line, or None if click has to read them."""
+    """Return the arguments of `serve` from the words of a command line, or None if only click can parse them."""
     if os.name != "posix" or sys.stdout is None or "_MINIBROKER_COMPLETE" in environment:
         return None
     options: dict[str, Any] = {"properties": None} | {_get_argument_name(name): None for name in ONE} | DEFAULTS

@@ -16,7 +16,7 @@ from minibroker.cli.places import (
     find_offsets_at,
     list_partitions,
     parse_offset_or_time,
-    parse_topics,
+    parse_topic,
 )
 from minibroker.cli.shared import (
     WholeHelpGroup,
@@ -53,7 +53,7 @@ def records() -> None:
 
 
 @records.command()
-@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topic,
                 shell_complete=make_names_completer("topics"))  # fmt: skip
 @click.option("--before", "places", metavar="WHERE", type=parse_offset_or_time, multiple=True, required=True,
               help="An offset, a time, latest for all, or for one partition, as in 0=42.")  # fmt: skip
@@ -92,6 +92,7 @@ def delete(
 def _plan_deletions(
     client: Client, partitions: Sequence[TopicPartition], places: Sequence[PartitionPlace]
 ) -> list[PartitionCut]:
+    """Return for each partition its first and next offset, and the one before which records are to be deleted."""
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest, latest = (list_offsets(client, dict.fromkeys(partitions, where)) for where in (EARLIEST, LATEST))

@@ -26,7 +26,7 @@ HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meanin
 
 
 def iterate_setting_rows() -> Iterator[list[str]]:
-    """Yield the cells of each setting, under HEAD, in the order of the table."""
+    """Yield a row of cells for each setting, one cell for each column of `HEAD`."""
     for row in SETTINGS:
         if not row.internal:
             yield [
@@ -48,6 +48,7 @@ def format_help() -> str:
 
 
 def _make_labelled_lines(cells: list[str]) -> list[str]:
+    """Return the facts about a setting, whose table cells these are, one in each line; empty if it has none."""
     broker, topic, type, default, values, changes, _ = cells
     name = f"{broker} (of a topic: {topic})" if broker and topic else broker or f"{topic} (of a topic)"
     return [

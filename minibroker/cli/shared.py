@@ -222,7 +222,7 @@ def describe_missing_partition(topic: str, index: int, count: int) -> str:
 
 
 def make_names_completer(kind_of_names: str) -> CompleteNames:
-    """Return a function that completes names in a shell by that of `completing`, which it imports when called."""
+    """Return a shell completer of such names: one of module `completing`, which is imported when it is called."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         completing = import_module("minibroker.cli.completing")

@@ -60,7 +60,7 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
         click.echo(json.dumps(documents))
         return
     for struct in structs:
-        _print_records(struct)
+        _print_record_struct(struct)
     for message, number in shown:
         _print_message(message, number, write)
 
@@ -86,6 +86,7 @@ def _format_versions(versions: range) -> str:
 
 
 def _print_messages(as_json: bool) -> None:
+    """Print the name, versions and purpose of each message of the protocol."""
     from minibroker.protocol.describing import list_messages
     from minibroker.protocol.record_fields import STRUCTS
 
@@ -159,7 +160,7 @@ def _print_message(message: type[Message], version: int, write: bool) -> None:
         click.echo(f"{generate_writer_text(message, version)}\n")
 
 
-def _print_records(struct: RecordStruct) -> None:
+def _print_record_struct(struct: RecordStruct) -> None:
     from minibroker.protocol.describing import describe_record_fields
 
     click.echo(f"{struct.names[0]} of format {struct.versions.replace('-', ' and ')}")

@@ -55,6 +55,7 @@ def _collect_modules(
 
 
 def _wrap_module_in_function(path: str, module: JavaScriptModule, names: dict[str, str]) -> str:
+    """Return a script that runs a module as a function, and assigns its exports to its name in `names`."""
     imports = "".join(f"const {declared} = {names[imported]};\n" for imported, declared in module.imports)
     exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
     return f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.code}\nreturn {{{exports}}};\n}})();\n"

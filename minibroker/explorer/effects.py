@@ -35,7 +35,7 @@ def describe_effects(exchange: Exchange, get_topic_name: GetTopicName) -> list[E
 
 
 def _make_effect(text: str, view: str = "", *names: str) -> Effect:
-    """Return an effect; with a view, its link leads there, to what `names` name."""
+    """Return an effect for the page: its text, and if `view` is given, a link to what `names` are in that view."""
     place = "/".join(["", view, *(quote(name, safe="") for name in names)])
     return {"text": make_legible(text), "place": place if view else ""}
 

@@ -103,6 +103,7 @@ def _read_files() -> Mapping[str, StaticFile]:
 
 
 def _make_static_file(name: str, content: bytes) -> StaticFile:
+    """Return a file with the media type of its name, and a tag made of its content."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     kind = TYPES.get(Path(name).suffix, PLAIN)
     return StaticFile(content, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, tag)

@@ -96,7 +96,7 @@ class FrameFeed:
         return {"rows": rows, "marks": [make_mark_object(mark) for mark in marks], "oldest": self._frames.oldest}
 
     def _list_next_exchanges(self) -> list[Exchange]:
-        """Return the frames that have ended since the page got them, then those that it has not got."""
+        """Return exchanges that were open when the page got them and have ended, then those that it has not got yet."""
         ended = [each for each in self._open.values() if each.outcome != "open"]
         return [*ended[:PORTION], *self._frames.list_exchanges_after(self._last, PORTION)]
 

@@ -68,7 +68,7 @@ class UndecodedRecord(NamedTuple):
 
 
 def make_undecoded_record(record_object: dict[str, Any]) -> UndecodedRecord:
-    """Return a record's bytes from the JSON object that a page gets; None for what it shows only in part."""
+    """Return a record's bytes from the JSON object that a page gets; None for a key or value that is shown in part."""
     headers = tuple((name, _decode_shown_bytes(content)) for name, content in record_object["headers"])
     return UndecodedRecord(
         _decode_shown_bytes(record_object["key"]), _decode_shown_bytes(record_object["value"]), headers
@@ -206,7 +206,7 @@ async def _iterate_pieces_with_pauses(pieces: list[Bytes]) -> AsyncIterator[byte
 
 
 async def answer_whole_record(broker: Broker, partition: Partition, offset: int) -> Answer:
-    """Return the answer with a record, None for an offset without one, and with the batch around it."""
+    """Answer with the record at an offset, or null if there is none, and with the batch that has the offset."""
     batch = read_batch_at(partition, offset)
     found = await find_record_at(partition, offset, batch)
     data = [

@@ -40,7 +40,7 @@ def _make_bytes_block(data: bytes, hidden_parts: list[dict[str, Any]]) -> dict[s
 
 
 def _iterate_rows(part: ExplainedPart, depth: int, block: int, blocks: list[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield a row for a part, and then for each part in it; append decompressed bytes to `blocks`."""
+    """Yield a row for a part and for each in it, whose bytes are in `blocks[block]`. Append decompressed bytes."""
     inner = block
     if part.payload is not None:
         inner = len(blocks)

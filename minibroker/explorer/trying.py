@@ -289,6 +289,7 @@ class _RequestForm:
         return values
 
     def _choose_value(self, versioned_field: FieldInVersion) -> Any:
+        """Return an example value for a field."""
         if (
             versioned_field.name in TOPIC_NAMES
             and versioned_field.kind.code == "string"
@@ -304,12 +305,12 @@ class _RequestForm:
         return self._make_value(versioned_field.name, versioned_field.kind, self._make_default(versioned_field))
 
     def _make_default(self, versioned_field: FieldInVersion) -> Any:
-        """Return the default of a field, None if the protocol declares none or bytes."""
+        """Return a field's default; None for bytes, or if the protocol declares no default."""
         default = versioned_field.field.facts.default
         return None if default is ... or isinstance(default, bytes) else default
 
     def _make_value(self, name: str, field_type: FieldType, default: Any = None) -> Any:
-        """Return a value of this type: the default, or an empty one; an array has one item where `name` says so."""
+        """Return the default, or an empty value of this type; arrays of some names get one item."""
         if field_type.struct is not None:
             return self.choose_values(field_type.struct)
         if field_type.item is not None:
@@ -320,6 +321,7 @@ class _RequestForm:
         return blank.get(field_type.code, 0) if default is None else default
 
     def _make_item(self, name: str, item: FieldType) -> Any:
+        """Return the only item of the array field `name`, as an example."""
         if item.code == "string":
             return self._topic if "topic" in name else GROUP
         value = self._make_value("", item)

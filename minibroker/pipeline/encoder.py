@@ -219,6 +219,7 @@ def iterate_batch_header_values(columns: RowColumns, starts: Int64s) -> Iterator
 
 
 def _make_chunk(starts: list[int], end: int) -> RowChunk:
+    """Return the rows of some batches, which begin at the rows `starts`; `end` is the row after the last."""
     return RowChunk(starts[0], end, np.array(starts, np.int64) - starts[0])
 
 
@@ -335,7 +336,7 @@ class _BatchWriter:
         return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
 
     def _assemble_batch(self, fields: tuple[RowsOrigin, int, int, list[int], int, int], records: memoryview) -> bytes:
-        """Return a batch: its header with these fields, and its compressed records."""
+        """Return a batch. `fields`: origin, base offset, last delta, first and largest time, sequence, record count."""
         origin, base_offset, last_delta, times, sequence, count = fields
         producer = origin.producer
         attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
@@ -484,7 +485,7 @@ def _measure_widest_varint(numbers: UInt64s) -> int:
 
 
 def _write_varints(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
-    """Write the varints of a column. In each varint, the top bit of every byte but the last is set."""
+    """Write each number's varint into its row of `table`, and into `used` which bytes of the row it has."""
     width = table.shape[1]
     for byte in range(width):
         if byte:

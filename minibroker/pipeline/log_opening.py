@@ -162,7 +162,7 @@ class Log:
     def _find_offsets_at_place(
         self, place: Place, latest: Mapping[TopicPartition, int], source: LogSource
     ) -> Mapping[TopicPartition, int]:
-        """Return the offsets of a place, the end of a partition where no record is as late as a time."""
+        """Return each partition's offset at a place, or its end (in `latest`) if no record is as late as a time."""
         if isinstance(place, datetime):
             if place.tzinfo is None:
                 raise OptionError(f"{place}: a time needs a time zone, such as datetime.UTC")

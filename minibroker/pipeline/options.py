@@ -51,7 +51,7 @@ class GivenOptions:
         return None if text is None else text.strip()
 
     def get_word(self, name: str, allowed: Sequence[Value]) -> Value:
-        """Return one of some words; the first one is the default."""
+        """Return an option's value, which must be one of the allowed words; the first of them by default."""
         text = self.get_text(name)
         return allowed[0] if text is None else parse_one_of(self._prefix + name, text, allowed)
 
@@ -61,7 +61,7 @@ class GivenOptions:
         return default if text is None else parse_one_of(self._prefix + name, text, ("true", "false")) == "true"
 
     def get_number(self, name: str, default: Default, least: int = 0) -> int | Default:
-        """Return a whole number from `least` on."""
+        """Return an option's value, a whole number from `least` on, or the default."""
         text = self.get_text(name)
         return default if text is None else parse_number(self._prefix + name, text, least, self._most)
 
@@ -76,7 +76,7 @@ def parse_number(option: str, text: str, least: int = 0, most: int = INT64_MAX) 
 
 
 def parse_one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
-    """Return one of some words, in any case."""
+    """Return the allowed word that an option's text is, in any case. Raises `OptionError`."""
     for word in allowed:
         if text.strip().lower() == word.lower():
             return word
@@ -386,7 +386,7 @@ def _parse_selection(given_options: GivenOptions) -> TopicSelection:
 
 
 def _parse_position(given_options: GivenOptions, options: tuple[str, ...]) -> Position | None:
-    """Return the first given one of the options: a time for all, then times for each, then offsets."""
+    """Return the position that the first given one of the options has, or None if none is given."""
     name = next(iter(_list_given_options(given_options, options)), None)
     if name is None:
         return None

@@ -168,6 +168,7 @@ def divide_large_ranges(ranges: Sequence[OffsetRange], count_min: int) -> list[O
 
 
 def _compute_piece_count(offsets: OffsetRange, total: int, pieces: int) -> int:
+    """Return into how many of `pieces` to divide a range, by its share of `total` offsets; at least 1."""
     return max(1, int((offsets.end - offsets.start) / total * pieces + 0.5))
 
 

@@ -163,4 +163,5 @@ def _list_library_roots() -> list[str]:
 
 
 def _make_log_options(level: LogLevel) -> tuple[str, ...]:
+    """Return the options of the JVM that set Spark's log level."""
     return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", f"-Dminibroker.spark.log.level={level}"

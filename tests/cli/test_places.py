@@ -16,7 +16,7 @@ from minibroker.cli.places import (
     find_offsets_at,
     list_partitions,
     parse_offset_or_time,
-    parse_topics,
+    parse_topic,
 )
 from minibroker.client.blocking import Client
 from minibroker.testing import Broker
@@ -36,18 +36,18 @@ PLACE = ("orders", 1)
     ],
 )
 def test_a_topic_argument_may_be_followed_by_partitions(text: str, expected: object) -> None:
-    assert parse_topics(text) == expected
+    assert parse_topic(text) == expected
 
 
 @for_each("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
 def test_an_invalid_topic_argument_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not TOPIC"):
-        parse_topics(text)
+        parse_topic(text)
 
 
 def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
     with pytest.raises(click.BadParameter, match="is no regular expression: missing"):
-        parse_topics("^(")
+        parse_topic("^(")
 
 
 @for_each(
@@ -114,10 +114,10 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
     client: Client, asked: str, partitions: list[tuple[str, int]]
 ) -> None:
     if partitions:
-        assert list_partitions(client, [parse_topics(asked)]) == partitions
+        assert list_partitions(client, [parse_topic(asked)]) == partitions
     else:
         with pytest.raises(click.ClickException, match="no topic matches"):
-            list_partitions(client, [parse_topics(asked)])
+            list_partitions(client, [parse_topic(asked)])
 
 
 @for_each(

@@ -31,7 +31,7 @@ from minibroker.cli.consume.consume_lines import (
     parse_format,
 )
 from minibroker.cli.consume.consume_sources import ConsumeSelection, GroupSource, PartitionsSource, RecordSource
-from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern, parse_offset_or_time, parse_topics
+from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern, parse_offset_or_time, parse_topic
 from minibroker.cli.schemas.registries import make_registry_options
 from minibroker.cli.shared import NamedCommand, make_json_option, make_names_completer, make_operation_error
 
@@ -142,7 +142,7 @@ def _write_table_file(unfinished: str, path: str, logs: Sequence[Log]) -> int:
 
 
 @click.command(cls=NamedCommand)
-@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topic,
                 shell_complete=make_names_completer("topics"))  # fmt: skip
 @click.option("--from", "-o", "start", metavar="WHERE", type=parse_offset_or_time, multiple=True,
               help="earliest, latest, an offset, -N for N before the end, or a time.  [default: earliest]")  # fmt: skip

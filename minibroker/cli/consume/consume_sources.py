@@ -70,7 +70,7 @@ class PartitionsSource:
         return self._reader.is_at_end and not self._last
 
     def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
-        """Yield the records of one fetch; first, the last records. Raises `ClientError`."""
+        """Yield the records of one fetch; at the first call those of `--last`, if given. Raises `ClientError`."""
         if self._last:
             last, self._last = self._last, []
             return iter(last)

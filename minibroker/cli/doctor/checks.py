@@ -104,10 +104,9 @@ def examine_server(
     network: BlockingNetwork,
     clusters: dict[Address, str] | None = None,
 ) -> Findings:
-    """Yield what is found about a server: its port, protocol, login, advertised addresses and clock.
+    """Yield findings about a server: port, protocol, login, advertised addresses, clock; add its cluster to `clusters`.
 
-    `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. `clusters` gets the id of the
-    server's cluster. Raises SettingError.
+    `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. Raises SettingError.
     """
     step = DoctorStep(address, settings, timeout_s, network, {} if clusters is None else clusters)
     yield from _find_unused_settings(settings)
@@ -215,7 +214,7 @@ def _check_spoken_protocol(step: DoctorStep, probe: PortProbe) -> Generator[Doct
     """Compare what speaks on the port with the settings. Return whether to go on."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
     if probe.speaker is PortSpeaker.TLS:
-        yield DoctorFinding("ok" if wants_tls else "problem", *_describe_expected_protocol(wants_tls))
+        yield DoctorFinding("ok" if wants_tls else "problem", *_describe_tls_on_port(wants_tls))
         if probe.certificate is not None:
             yield from _check_certificate(step.address.host, probe.certificate)
         return wants_tls
@@ -232,8 +231,8 @@ def _check_spoken_protocol(step: DoctorStep, probe: PortProbe) -> Generator[Doct
     return False
 
 
-def _describe_expected_protocol(wants_tls: bool) -> tuple[str, str | None]:
-    """Return the text of the finding that a server speaks TLS, and advice if the settings are without."""
+def _describe_tls_on_port(wants_tls: bool) -> tuple[str, str | None]:
+    """Return a finding's text that the server speaks TLS, and advice if the client does not want TLS, else None."""
     if wants_tls:
         return "the server speaks TLS", None
     return "the server speaks TLS, but security.protocol is one without", (
@@ -322,7 +321,7 @@ def _connect_and_log_in(step: DoctorStep, settings: ClientSettings) -> SocketLin
 
 
 def _send_request(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
-    """Send a request, and return the response."""
+    """Send a request, of version `lowest` or a later one, and return the response."""
     correlation_id, data = link.connection.encode_request(
         request, link.connection.choose_version(type(request), lowest)
     )

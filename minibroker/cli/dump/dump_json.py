@@ -24,7 +24,7 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 def make_head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
-    """Return the object that comes first of a file."""
+    """Return the JSON object about a file that is printed before what is in it."""
     kind = inspected.kind.name.lower()
     base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
     place = parse_log_name(basename(dirname(abspath(inspected.path))))
@@ -33,13 +33,13 @@ def make_head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any
 
 
 def make_totals_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
-    """Return the object that comes last of several files: how much there is, and the damages of each damaged one."""
+    """Return the JSON object that is printed after several files: the counts of all, and of damages by damaged file."""
     counts = {"batches": total.get("batch", 0), "records": total.get("record", 0), "damages": total.get("damage", 0)}
     return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
 def make_item_object(item: InspectedItem, decoded_record: DecodedKeyAndValue | None = None) -> dict[str, Any]:
-    """Return the object of an item; `decoded_record` is the meaning of a record, if known."""
+    """Return the JSON object of an item; `decoded_record` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
         return _make_batch_object(item)
     if isinstance(item, FoundRecord):

@@ -36,7 +36,7 @@ DecodeRecord = Callable[[Record], DecodedKeyAndValue]
 
 
 def find_decoder(topic: str | None) -> DecodeRecord | None:
-    """Return the decoder of a topic's records, which raises `UndecodableRecord`; None for one of applications."""
+    """Return the decoder of a topic's records, which raises `UndecodableRecord`; None for an application's topic."""
     if topic == METADATA_TOPIC:
         return _decode_metadata_record
     return _make_internal_decoder(topic) if topic in TOPICS else None
@@ -66,7 +66,7 @@ def _make_internal_decoder(topic: str) -> DecodeRecord:
 
 
 def decode_control_record(record: Record) -> DecodedKeyAndValue:
-    """Return the type of a control record, and its message. Raises `UndecodableRecord`."""
+    """Return None and the decoded message of a control record. Raises `UndecodableRecord`."""
     from minibroker.protocol.messages.control_records import EndTxnMarker
     from minibroker.protocol.records.control import decode_control_message, decode_control_type
 
@@ -86,4 +86,5 @@ def make_decoded_record_object(decoded_record: DecodedKeyAndValue) -> dict[str, 
 
 
 def _make_decoded_message(message: Message, version: int) -> DecodedMessage:
+    """Return the name, version and fields of a message."""
     return DecodedMessage(type(message).__name__, version, convert_to_plain_dict(message, version))

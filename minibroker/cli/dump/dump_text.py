@@ -31,7 +31,7 @@ SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 
 
 def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
-    """Return the line that comes first of a file."""
+    """Return the line about a file that is printed before what is in it."""
     start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
     return f"{_format_value_readably(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 

@@ -76,6 +76,7 @@ def _select_saved_pairs(explain_input: ExplainInput, selection: PairSelection) -
 
 
 def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
+    """Return a saved request and its answer like captured ones, with their number in the file."""
     from minibroker.captures.explained_capture import NumberedPair
     from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, RequestAnswerPair
     from minibroker.captures.tcp_streams import Connection, make_stream
@@ -95,6 +96,7 @@ def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
 
 
 def _parse_address(text: str, default_host: str) -> Address:
+    """Return HOST:PORT as an address; any other text becomes `default_host` with port 0."""
     from minibroker.captures.packets import Address
 
     host, _, port = text.rpartition(":")
@@ -102,7 +104,7 @@ def _parse_address(text: str, default_host: str) -> Address:
 
 
 def explain_pairs(pairs: list[NumberedPair], only_number: int | None) -> Iterator[Explanation]:
-    """Yield the explained requests and answers, or those of one number."""
+    """Yield the explanations of all requests and answers, or only of the pair with `only_number`."""
     from minibroker.captures.explained_capture import CaptureExplainer
 
     explainer = CaptureExplainer()
@@ -156,6 +158,7 @@ def _read_capture(data: bytes) -> list[Connection]:
 
 
 def _make_connection_of_files(request_bytes: bytes, answer_bytes: bytes) -> Connection:
+    """Return a connection whose client has sent the bytes of one file, and whose server those of the other."""
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection, make_stream
 

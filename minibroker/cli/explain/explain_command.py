@@ -88,6 +88,7 @@ def _is_capture(explain_input: ExplainInput, meaning: InputMeaning) -> bool:
 def _print_diff(
     explain_input: ExplainInput, meaning: InputMeaning, notation: str, other_source: str | None, version: int | None
 ) -> None:
+    """Print in what the message differs from that of `other_source`, or from itself in another version."""
     from minibroker.cli.explain.explain_diff import convert_input_to_version, list_differences
 
     first = [each.part for each in explain_bytes(explain_input, meaning)]

@@ -22,7 +22,7 @@ from minibroker.cli.groups.groups_facts import (
 )
 from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.places import RequestedTopic, clamp_offset_to_log, list_partitions, parse_topics
+from minibroker.cli.places import RequestedTopic, clamp_offset_to_log, list_partitions, parse_topic
 from minibroker.cli.shared import (
     NamedCommand,
     make_json_option,
@@ -117,7 +117,7 @@ class OffsetMove(NamedTuple):
     "--topic",
     "topics",
     metavar="TOPIC[:P,...]",
-    type=parse_topics,
+    type=parse_topic,
     multiple=True,
     help="All or some of its partitions. Can be repeated.",
     shell_complete=make_names_completer("topics"),
@@ -188,16 +188,19 @@ def _get_inactive_group(client: Client, group: str) -> DescribedGroup:
 
 
 def _fetch_committed_offsets(client: Client, group: str) -> GroupPositions:
+    """Return the group's committed offset of each partition."""
     return {place: each.offset for place, each in fetch_committed_offsets(client, group).items()}
 
 
 def _list_start_offsets(client: Client, group: str) -> GroupPositions:
+    """Return the share group's start offset of each partition."""
     return {place: each.offset for place, each in list_start_offsets(client, group).items()}
 
 
 def _plan_offset_changes(
     client: Client, target: ResetTarget, partitions: list[TopicPartition], positions: GroupPositions
 ) -> list[OffsetMove]:
+    """Return the current and the new offset of each of these partitions."""
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(partitions, EARLIEST))

@@ -19,7 +19,7 @@ from minibroker.cli.kafka_tools.tool_options import (
     make_properties_option,
     make_server_options,
 )
-from minibroker.cli.places import PartitionPlace, parse_offset_or_time, parse_topics
+from minibroker.cli.places import PartitionPlace, parse_offset_or_time, parse_topic
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -72,7 +72,7 @@ def kafka_console_consumer(
         raise click.UsageError("--group cannot be used with --partition")
     given = dict(properties)
     check_known_properties(given, PROPERTIES)
-    name, indexes = parse_topics(f"^({include})$" if topic is None else topic)
+    name, indexes = parse_topic(f"^({include})$" if topic is None else topic)
     start = offset or parse_offset_or_time("earliest" if from_beginning else "latest")
     asked = [(name, indexes if partition is None else (partition,))]
     with connect_client(bootstrap) as client:

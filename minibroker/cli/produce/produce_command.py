@@ -324,7 +324,7 @@ def _encode_key_argument(text: str | None) -> bytes | None:
 def _iterate_input_records(
     sources: tuple[BinaryIO, ...], kind: str, line_format: LineFormat, common_fields: CommonFields, is_typed: bool
 ) -> InputRecordPortions:
-    """Yield lists of records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
+    """Yield lists of records, each with what can be read at once. With `is_typed`, ask a person to type them."""
     if is_typed:
         separator = line_format.key_separator
         key = "" if separator is None else f", as key{os.fsdecode(separator)}value"

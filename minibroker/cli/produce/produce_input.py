@@ -72,7 +72,7 @@ InputRecordPortions = Iterator[list[InputRecord]]
 
 
 def iterate_lines(source: BinaryIO) -> LinePortions:
-    """Yield lines without line endings, as many as there are to read at once; the last may have no line ending.
+    """Yield lists of lines without line endings, each with what can be read at once; the last line may have no end.
 
     Raises `BadLine` for a line that is too long to be a record.
     """
@@ -221,7 +221,7 @@ def _make_record_of_json(document: dict[str, Any], place: str, common_fields: Co
 
 
 def _get_key_or_value(document: dict[str, Any], name: str) -> bytes | None:
-    """Return the bytes of a text, of base64 under the other name, or of another value as JSON; None for null."""
+    """Return the bytes of a text, of base64 in the field `NAME_base64`, or of another value as JSON; None for null."""
     encoded = document.get(f"{name}_base64")
     value = document.get(name)
     if encoded is None:

@@ -154,6 +154,7 @@ def _describe_users(client: Client) -> dict[str, list[Any]]:
 
 
 def _alter_credentials(client: Client, action: str, **changes: Any) -> None:
+    """Send AlterUserScramCredentials with these fields. Raises `ClientError`; `action` begins its message."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 

@@ -13,7 +13,7 @@ import click
 from minibroker.cli.administration import (
     TOPIC_RESOURCE,
     ConfigRow,
-    check_config_names_exist,
+    check_config_answer,
     connect_client,
     delete_each_by_name,
     get_all_topics,
@@ -106,7 +106,7 @@ def config(
 
 
 def _find_configs_to_delete(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
-    """Return the deleted configs that the topic still has, with their values: some cannot be unset again."""
+    """Return those of the configs to delete that are set for the topic, with their values."""
     entries = get_topic_configs(client, name) if deleted else []
     return {
         entry.name: entry.value
@@ -152,7 +152,7 @@ def _change_configs(client: Client, name: str, changed: dict[str, str], deleted:
     resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.fetch_controller_id()).responses
-    check_config_names_exist(answer, f"cannot change the configs of {name}", changed)
+    check_config_answer(answer, f"cannot change the configs of {name}", changed)
 
 
 @topics.command()
@@ -262,7 +262,7 @@ def create(
                     "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
                 ) from None
             raise
-        check_config_names_exist(answer, f"cannot create {name}", (key for key, _ in configs))
+        check_config_answer(answer, f"cannot create {name}", (key for key, _ in configs))
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 

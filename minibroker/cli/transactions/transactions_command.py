@@ -147,6 +147,7 @@ def _list_open_transactions_at_leader(
 
 
 def _make_open_transaction(topic: str, partition: int, leader: int, producer: Any) -> OpenTransaction:
+    """Return the open transaction of a producer, as DescribeProducers describes it."""
     return OpenTransaction(
         topic,
         partition,

@@ -65,7 +65,7 @@ class LogArchive:
                 begin = planning.parse_json_offsets(self.note.offsets)
 
     def _find_start_and_end_offsets(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
-        """Return from where to where there is something to archive now."""
+        """Return the offsets of each partition from which and up to which this run archives."""
         known, until = self.note.offsets, planning.find_end_offsets(self._options, source)
         if known:
             return planning.parse_json_offsets(known), until
@@ -99,7 +99,7 @@ def require_same_topics(archive_name: str, archived_ids: Mapping[str, str], topi
 
 
 def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.CommitNote:
-    """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
+    """Return the newest commit's note; if none is left, one that continues each partition behind its last row."""
     if not table.exists():
         return archive_tables.CommitNote()
     note = table.read_newest_note()

@@ -149,7 +149,7 @@ def parse_note(text: str | None, archive_name: str) -> CommitNote | None:
 
 
 def require_next_note(newest: CommitNote | None, note: CommitNote, archive_name: str) -> None:
-    """Raise `ArchiveError` unless a note follows the newest one that is there."""
+    """Raise `ArchiveError` unless the number of `note` is the one after that of the newest note in the archive."""
     if newest is not None and newest.number + 1 != note.number:
         raise ArchiveError(f"{archive_name}: another run writes to it at the same time")
 
@@ -197,7 +197,7 @@ class ArchiveTable(Protocol):
         ...
 
     def read_newest_note(self) -> CommitNote | None:
-        """Return the newest note, or None if there is none."""
+        """Return the note of the newest commit that has one, or None."""
         ...
 
     def exists(self) -> bool:

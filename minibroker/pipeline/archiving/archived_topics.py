@@ -48,7 +48,7 @@ _SET_FOR_THE_TOPIC: Final = 1  # the source of a config
 
 
 def find_topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
-    """Return the identity of each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
+    """Return the topic id of each of a reader's topics, as text. Raises `OptionError`, `OSError` and `ClientError`."""
     wanted, found = sorted(set(topics)), {}
     if options.path is None:
         with _make_client(options) as client:
@@ -120,7 +120,7 @@ def describe_configs(client: Client, topic: str, *, only_set: bool = False) -> d
 def choose_target_configs(
     configs: Mapping[str, Mapping[str, str]], targets: Mapping[str, str], topics: Collection[str]
 ) -> Configs:
-    """Return the archived configs that a replay should set for each target topic. The first of its origins counts."""
+    """Return the archived configs for each target topic of a replay: those of the first topic with that target."""
     found: Configs = {}
     for topic in sorted(topics):
         kept = {name: value for name, value in configs.get(topic, {}).items() if name not in LEFT_BEHIND}

@@ -113,7 +113,7 @@ class Fetcher:
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:
             raise ClientError(
-                f"{self._format_place()}: asked for offset {self._offset}, got batches before {next_offset}"
+                f"{self._describe_partition()}: asked for offset {self._offset}, got batches before {next_offset}"
             )
         if next_offset is not None:
             self._bytes_per_offset = size / (next_offset - self._offset)
@@ -122,7 +122,7 @@ class Fetcher:
             self._fetch_bytes = self._choose_fetch_bytes()
             self._ahead = self._send_fetch()
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        yield FetchedBatches(memoryview(data)[:size], self._format_place(), tuple(aborted), self._start)
+        yield FetchedBatches(memoryview(data)[:size], self._describe_partition(), tuple(aborted), self._start)
 
     def _choose_fetch_bytes(self) -> int:
         """Return the expected size of the rest of the range, up to the limit."""
@@ -151,7 +151,7 @@ class Fetcher:
         return self._client.send(request, node_id, lowest=4 if self._read_committed else 0, highest=12)
 
     def _read_answer(self) -> Any:
-        """Return the leader's response; None if offsets are lost, of which the next fetch skips all."""
+        """Return the leader's response; None if offsets were lost, which the next fetch skips."""
         try:
             return self._client.retry(self._read_answer_once)
         except ClientError as error:
@@ -163,6 +163,7 @@ class Fetcher:
             raise
 
     def _read_answer_once(self) -> Any:
+        """Return the partition's part of the next fetch response. Raises `ClientError` for an error in it."""
         sent = self._ahead or self._send_fetch()
         self._ahead = None
         answer = self._client.wait(sent)
@@ -171,7 +172,7 @@ class Fetcher:
         partition = answer.responses[0].partitions[0]
         self._client.check(partition.error_code, what, sent.node)
         if not partition.records and answer.throttle_time_ms:
-            raise ClientError(f"{self._format_place()}: {what}: throttled", ErrorReaction.RETRY)
+            raise ClientError(f"{self._describe_partition()}: {what}: throttled", ErrorReaction.RETRY)
         return partition
 
     # Missing offsets
@@ -205,10 +206,10 @@ class Fetcher:
     def _skip_lost_offsets(self, until: int, reason: str) -> None:
         """Go on at offset `until`. Raises `DataLoss` if lost offsets must fail the read."""
         if self._fail_on_data_loss:
-            raise DataLoss(f"{self._format_place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
+            raise DataLoss(f"{self._describe_partition()}: offsets {self._offset} to {until - 1} are missing: {reason}")
         self._start = self._offset = until
 
-    def _format_place(self) -> str:
+    def _describe_partition(self) -> str:
         return f"{self._client.bootstrap_servers}, {self._partition}"
 
 

@@ -46,7 +46,7 @@ class RowMaker:
         return self.make_rows({name: pa.array([value]) for name, value in known_values.items()}, 1)
 
     def make_rows(self, columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
-        """Return `count` rows: of an array, or of one value for all of them; None, or no column at all, is null."""
+        """Return `count` rows. A column is an array, or one value for all rows; None, or a missing column, is null."""
         known = {**self._names, **columns}
         arrays = [self._make_array(known.get(field.name), field.type, count) for field in self._schema]
         if arrays:
@@ -54,7 +54,7 @@ class RowMaker:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
     def _make_array(self, column: Any, kind: pa.DataType, count: int) -> pa.Array:
-        """Return `count` rows of an array, or of one value that all have, as this type."""
+        """Return `count` rows of a column, an array or one value for all rows, as this type."""
         if isinstance(column, np.ndarray):
             column = pa.array(column)
         if isinstance(column, pa.Array):

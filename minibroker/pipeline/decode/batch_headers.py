@@ -142,7 +142,7 @@ class BatchHeaders(NamedTuple):
 
 
 def scan_headers(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> HeaderScan:
-    """Find the whole batches from `start` on, up to the one with which they have `window_bytes`."""
+    """Find the whole batches from `start` on, up to the one that reaches or crosses `start + window_bytes`."""
     positions: list[int] = []
     note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
     position, last = start, min(end, start + window_bytes)

@@ -138,7 +138,7 @@ class _Decoder(ABC):
         """Yield the rows of some consecutive batches in `view`, which begins at `origin`. Raises `CorruptData`."""
 
     def _report_missing_batches(self, view: memoryview, scan: HeaderScan, origin: DataOrigin) -> RecordBatches:
-        """Report that no batch can be found after this place. The offset is read from the bytes there."""
+        """Report as damage that there is no batch where the scan ended. Its offset is read from the bytes there."""
         yield from self.decode_remaining_batches()
         offset = int.from_bytes(bytes(view[scan.end : scan.end + 8]).ljust(8, b"\0"), "big", signed=True)
         yield from self.report_damage(BatchDamage(offset, str(scan.problem), origin, scan.end))
@@ -166,6 +166,7 @@ class _Decoder(ABC):
 
 
 def _get_offset_after(offset: np.int64) -> int:
+    """Return the next offset, at most the largest that exists."""
     return min(int(offset) + 1, _MAX_OFFSET)
 
 

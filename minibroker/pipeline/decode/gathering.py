@@ -142,7 +142,7 @@ class ChunkDecoder:
         return fields, found.malformed
 
     def _cut_into_spans(self, starts: Int64s) -> list[slice]:
-        """Return runs of records of about a chunk's size. Each becomes a record batch."""
+        """Return slices of consecutive records of about a chunk's size each, by the positions where records start."""
         if not len(starts) or starts[-1] - starts[0] < 2 * self._chunk_bytes:
             return [slice(0, len(starts))]
         steps = np.arange(int(starts[0]) + self._chunk_bytes, int(starts[-1]), self._chunk_bytes)

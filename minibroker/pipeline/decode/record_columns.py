@@ -114,7 +114,7 @@ def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64
 
 
 def _find_starts_in_all_lanes(data: UInt8s, lanes: RecordLanes) -> tuple[Int64s, Bools]:
-    """Return the positions of all records, and which lanes ended where they should. Other lanes have no meaning."""
+    """Walk all batches at once, a lane each. Return all records' positions, and for which lanes they are right."""
     order = np.argsort(-lanes.records, kind="stable")  # the longest lanes first: the active ones are always a prefix
     current = lanes.start[order]
     falling = -lanes.records[order]
@@ -142,7 +142,7 @@ def _find_starts_in_all_lanes(data: UInt8s, lanes: RecordLanes) -> tuple[Int64s,
 def _put_in_record_order(
     flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s
 ) -> Int64s:
-    """Return the values, noted step by step and lane by lane, in the records' order."""
+    """Return values in the records' order. `flat` has those of the first record of each lane, then of the second..."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     firsts = np.cumsum(counts) - counts
@@ -157,7 +157,7 @@ def _put_in_record_order(
 def _find_starts_lane_by_lane(
     data: UInt8s, lanes: RecordLanes, lane_indexes: npt.NDArray[np.intp], positions: Int64s
 ) -> Bools:
-    """Walk these lanes record by record, and put the positions in place. Return whether each lane is sound."""
+    """Write the records' starts in these batches (lanes) into `positions`. Return whether each batch is sound."""
     firsts = np.cumsum(lanes.records) - lanes.records
     sound = np.zeros(len(lane_indexes), np.bool_)
     for index, lane in enumerate(lane_indexes.tolist()):
@@ -192,8 +192,8 @@ def find_record_starts_in_payload(payload: bytes, count: int) -> Int64s | None:
     return np.frombuffer(starts, np.int64) if position == size else None
 
 
-def _make_varint_widths() -> Int64s:
-    """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
+def _make_record_size_table() -> Int64s:
+    """Return a table of record sizes by a record's first two bytes, little-endian; 0 if they do not tell its size."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8
     is_long = first >= 0x80
@@ -202,7 +202,7 @@ def _make_varint_widths() -> Int64s:
     return np.where(known, 1 + is_long + (raw >> 1), 0)
 
 
-_ADVANCE: Final = _make_varint_widths()
+_ADVANCE: Final = _make_record_size_table()
 
 
 class RecordLanes(NamedTuple):

@@ -167,6 +167,7 @@ class DirectorySource:
         self._transactions.clear()
 
     def _find_bounds_of_log(self, log: FoundLog, start: int) -> Bounds:
+        """Return the first offset of a log, `start` or later, and the end that the isolation level allows to read."""
         view = self._views.get(log.partition)
         if view is None or view.log != log:
             view = self._views[log.partition] = LogView(log)
@@ -187,6 +188,7 @@ class DirectorySource:
                 yield limit_range_to_bounds(each, bounds[each.partition], self._fail_on_data_loss)
 
     def _add_aborted_transactions(self, split: Split) -> Split:
+        """Return the split with the aborted transactions of its offsets, if only committed records are read."""
         if not self._is_committed:
             return split
         assert isinstance(split.place, splitting.SplitStretches)

@@ -150,9 +150,9 @@ class LogTransactions:
                     self._end_transactions_as_aborted(str(error.message), offset, producer_id)
 
     def _end_transactions_as_aborted(self, problem: str, offset: int, producer_id: int = -1) -> None:
-        """End the producer's transaction at `offset` as if aborted.
+        """End the producer's open transaction at `offset` as if aborted; if it has none, those of all producers.
 
-        End all transactions if the producer id is damaged too.
+        Its id may be damaged too.
         """
         if self._fail_on_damage:
             raise CorruptData(f"{problem}; it is unknown whether a transaction was committed")

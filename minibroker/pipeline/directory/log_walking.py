@@ -90,7 +90,7 @@ def iterate_blocks_or_damage(
 def _make_block(
     data: memoryview, origin: int, headers: BatchHeaders, walker: BatchWalker, checksums: Checksums
 ) -> tuple[BatchBlock, SkippedBytes | None]:
-    """Return the batches up to the first one whose length leads nowhere, and the damage there, or None."""
+    """Return the batches before the first one of wrong length, and the damage there, or None if there is none."""
     sound = np.ones(len(headers.size), np.bool_)
     sound[checksums.value] = check_checksums(data, headers.select_batches(checksums.value))
     wrong: list[FoundBatch] = []
@@ -121,7 +121,7 @@ def read_exactly(file: File, position: int, size: int) -> bytes:
 def iterate_headers_or_damage(
     file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
 ) -> Iterator[HeaderAtPosition | DamagedBytes]:
-    """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
+    """Yield (position, header) of each batch up to `end`, and damage between them; zeros are the end with `blank_ends`.
 
     `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
     that was preallocated. Raises `OSError`.

@@ -97,7 +97,7 @@ def list_segments(directory: str) -> list[SegmentFile]:
 
 
 def _find_complete_swaps(names: Sequence[str]) -> list[int]:
-    """Return the segments whose compaction is complete: while one is still being made, the others are not."""
+    """Return the base offsets of completely compacted segments: of `.swap` files before the first `.cleaned` file."""
     cleaned = [
         offset
         for name in names
@@ -264,7 +264,7 @@ class OpenSegment:
 
 @lru_cache(maxsize=WALKS_KEPT)
 def _list_walked_batches(path: str) -> array[int]:
-    """Return last offset and position, in turn, of batches that a walk has passed in this file, like index entries."""
+    """Return the list, kept for each file, of last offset and position, in turn, of batches that walks have passed."""
     return array("q")
 
 
@@ -320,7 +320,7 @@ class LogView:
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end.next_offset
 
     def _find_end_now(self, before: list[SegmentFile], last: list[SegmentFile]) -> tuple[BatchBoundary, bool]:
-        """Return where the last segment ends, and whether something that was seen has disappeared."""
+        """Return the end of the log, whose last segment is `last` and was `before`, and whether a part is gone."""
         if not last:
             return BatchBoundary(0, 0), bool(before)
         with closing(OpenSegment(last[0])) as opened:
@@ -356,7 +356,7 @@ class _TimeSearch:
         self._times, self._offsets = _read_time_index(opened.segment)
 
     def find_offset(self, *, is_segment_closed: bool) -> int | None:
-        """Return the offset, or None.
+        """Return the first offset in the segment whose record has the searched time or a later one, or None.
 
         With `is_segment_closed`, the last entry of the time index has the segment's largest timestamp.
         """

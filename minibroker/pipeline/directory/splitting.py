@@ -98,7 +98,7 @@ class SegmentExtent(NamedTuple):
 
 
 def iterate_extents(view: LogView, start: int, end: int) -> Iterator[SegmentExtent]:
-    """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raises `OSError`."""
+    """Yield the part of each segment with offsets from `start` to before `end`, the oldest first. Raises `OSError`."""
     bases = [segment.base_offset for segment in view.segments]
     for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment = view.segments[index]
@@ -113,7 +113,7 @@ def iterate_extents(view: LogView, start: int, end: int) -> Iterator[SegmentExte
 
 
 def cut_into_stretches(extents: Sequence[SegmentExtent], offsets: OffsetRange, step_bytes: int) -> list[BatchStretch]:
-    """Return stretches of at most about `step_bytes` that together cover a range's extents and offsets."""
+    """Return these parts of segments, cut into stretches of about `step_bytes` that cover all offsets of the range."""
     whole = [stretch for extent in extents for stretch in _cut_extent(extent, step_bytes)]
     if not whole:  # compaction has left nothing
         return []
@@ -160,6 +160,7 @@ def _cut_extent(extent: SegmentExtent, step_bytes: int) -> list[BatchStretch]:
 def _make_stretch(
     opened: OpenSegment, extent: SegmentExtent, first: BatchBoundary, last: BatchBoundary
 ) -> BatchStretch:
+    """Return the batches between two boundaries of a segment as a stretch to read."""
     header = next(
         (
             h

@@ -76,13 +76,14 @@ class TargetForm(NamedTuple):
 
 
 def choose_target_form(header: BatchHeader, settings: RewriteSettings) -> TargetForm:
-    """Return the target of a batch by its header."""
+    """Return the way in which a batch with this header is rewritten, and its new codec."""
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     is_same = codec == header.compression and (settings.level is None or not codec)
     return TargetForm(_choose_rewrite_way(header, is_same, settings), codec)
 
 
 def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> RewriteWay:
+    """Return whether a batch is copied, recompressed, or its records batched again; `is_same` if its codec stays."""
     if header.magic < MAGIC:
         return RewriteWay.JOIN if settings.batch_bytes or not header.compression else RewriteWay.ALONE
     if header.is_control or header.record_count == 0:
@@ -183,7 +184,7 @@ class BatchConverter:
                 yield from (recompress_batch(source, self._settings.level) for source in some)
 
     def _iterate_joined_batches(self, sources: Iterable[SourceBatch]) -> Iterator[JoinedBatches]:
-        """Yield the batches in stretches that are joined, as long as possible."""
+        """Yield the longest runs of consecutive batches that may be joined."""
         joined: JoinedBatches | None = None
         for source in sources:
             header = source.header
@@ -199,6 +200,7 @@ class BatchConverter:
             yield joined
 
     def _decode_rows(self, sources: list[SourceBatch]) -> _DecodedRows:
+        """Return the records of these batches as rows."""
         if not sources:
             return _DecodedRows([])
         every = OffsetRange(self._partition, 0, MAX_OFFSET)
@@ -214,6 +216,7 @@ class BatchConverter:
     def _encode_joined_batches(
         self, joined_batches: list[JoinedBatches], settings: BatchSettings, rows: _DecodedRows
     ) -> Iterator[Bytes]:
+        """Yield new batches with the rows of these joined batches, which are removed from `rows`."""
         for some, following in rows.remove_rows_up_to(joined_batches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
             origins, joined_batches = _find_origins(joined_batches, offsets, following)
@@ -254,7 +257,7 @@ class _DecodedRows:
 def _find_origins(
     joined_batches: list[JoinedBatches], offsets: Int64s, next_offset: int
 ) -> tuple[list[RowsOrigin], list[JoinedBatches]]:
-    """Return who produced which rows, and the joined batches whose rows go on at `next_offset`, in the next call."""
+    """Return the producer of each run of rows, and the joined batches of which rows are left for the next call."""
     ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in joined_batches], side="right").tolist()
     origins = []
     start = 0

@@ -114,6 +114,7 @@ def _list_segments(disk: Disk, directory: str) -> list[int]:
 def _make_tasks(
     disk: Disk, directory: str, topic: str, partition: int, segments: list[int], is_clean: bool
 ) -> list[SegmentTask]:
+    """Return a task for each segment of a log; `is_clean` is whether its broker was shut down cleanly."""
     tasks = []
     for base_offset in segments:
         size_bytes = disk.size_bytes(f"{directory}/{file_names.make_segment_name(base_offset)}{file_names.LOG_SUFFIX}")
@@ -217,7 +218,7 @@ class RewriteWorkspace:
     # --- segments, by whichever process -----------------------------------------------------------
 
     def read_finished_segments(self, task: SegmentTask) -> list[NewSegment] | None:
-        """Return the segments that were written for this one, or None if it is not done."""
+        """Return the new segments that were written for this old one, or None if it is not done."""
         path = self._make_done_path(task)
         if not self._disk.exists(path):
             return None
@@ -296,7 +297,7 @@ class RewriteWorkspace:
         return f"{self._state}/logs/{log}"
 
     def _make_done_path(self, task: SegmentTask) -> str:
-        """Return the path of the file with the new segments of one, which exists once it is done."""
+        """Return the path of the file that lists the new segments of an old one; it exists once that is done."""
         return f"{self._state}/done/{task.log}.{file_names.make_segment_name(task.base_offset)}"
 
 

@@ -184,7 +184,7 @@ def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Row
 def _skip_rows(
     batches: Iterable[pa.RecordBatch], marker: sink_transaction.PositionMarker, number: int, transactional_id: str
 ) -> int:
-    """Count rows without writing them, as they are committed. Raises `WriteFailed` if they are other rows."""
+    """Return the number of rows, which are committed and not written again. Raises `WriteFailed` if they are others."""
     if marker.value > number + 1:
         raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "

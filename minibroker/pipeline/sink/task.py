@@ -87,6 +87,7 @@ class Partitioner:
         return partitions
 
     def _choose_partitions_round_robin(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+        """Return a partition for each row, of `count`: the same for some bytes of values, and then the next one."""
         sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
         before = self._sent_bytes.get(topic, 0)
         ends = before + np.cumsum(sizes, dtype=np.int64)
@@ -146,7 +147,7 @@ def _hash_short_keys(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
 
 
 def _mix_last_bytes(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -> None:
-    """Mix in the one to three bytes after the last whole word."""
+    """Mix the one to three bytes after each key's last whole word into its hash in `values`."""
     for byte in (2, 1, 0):
         has = np.flatnonzero(lengths > byte)
         values[has] ^= data[starts[has] + byte].astype(np.uint32) << np.uint32(8 * byte)
@@ -235,6 +236,7 @@ class RowsConverter:
         return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
     def _get_topics(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
+        """Return each row's topic. Raises `RecordRefused` for a null one; rows count from `first_row`."""
         if self._topic is not None:
             return pa.repeat(pa.scalar(self._topic, pa.string()), batch.num_rows)
         topics = _cast_column(batch, "topic", pa.string())
@@ -244,6 +246,7 @@ class RowsConverter:
         return topics
 
     def _get_timestamps(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
+        """Return each row's time in ms, now for null. Raises `RecordRefused` below 0; rows count from `first_row`."""
         given = _get_column(batch, "timestamp") if self._keep_timestamps else None
         if given is None:
             given = pa.nulls(batch.num_rows, pa.int64())
@@ -257,6 +260,7 @@ class RowsConverter:
 
 
 def _get_headers(batch: pa.RecordBatch, first_row: int) -> pa.Array:
+    """Return each row's headers. Raises `RecordRefused` for a header without a key; rows count from `first_row`."""
     headers = _cast_column(batch, "headers", HEADERS)
     keys = headers.flatten().field("key") if headers.null_count < len(headers) else None
     if keys is not None and keys.null_count:

@@ -58,7 +58,7 @@ class TaskRowsWriter:
         delivery.abort_transactions(self._settings, list_open_transactions(messages))
 
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
-        """Return the name of the write, which a repeated one has again, and the number of the batch in it."""
+        """Return the write's id, the same when it is repeated (None without one), and the number of the batch in it."""
         return self._settings.write_id, _WRITE_ONLY
 
 

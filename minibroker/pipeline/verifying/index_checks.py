@@ -36,7 +36,7 @@ class _IndexCheck:
         self._order = kind
 
     def _iterate_entry_problems(self, faults: Sequence[RowFault], name: str, values: Int64s) -> Iterator[Problem]:
-        """Yield a problem for each faulty entry. `name` formats its offset and `values`, its other field."""
+        """Yield a problem for each faulty entry; `name` is the format of its offset and its other field, `values`."""
         size = self._entries.itemsize
         if self._rest:
             yield Problem(self._order, len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")

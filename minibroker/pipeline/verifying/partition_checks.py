@@ -170,6 +170,7 @@ class _PartitionChecks:
         self._runs += [(run, summary.file) for run in summary.runs]
 
     def _check_epoch_file(self, end: int) -> None:
+        """Compare `leader-epoch-checkpoint` with the batches up to offset `end`, and with where the log starts."""
         entries: list[tuple[int, int]] = []
         problems: list[Problem] = []
         if LEADER_EPOCH_CHECKPOINT in self._plan.names:
@@ -316,6 +317,7 @@ class _PartitionChecks:
     # --- snapshots --------------------------------------------------------------------------------
 
     def _read_snapshots(self) -> dict[int, list[ProducerStateEntry]]:
+        """Return the entries of each producer snapshot by its offset; add the problems of the files to the findings."""
         if "snapshots" not in self._plan.checks:
             return {}
         found = {}

@@ -181,7 +181,7 @@ def find_wrong_snapshot_entries(
     compacted: bool,
     missing: int,
 ) -> Iterator[Problem]:
-    """Yield where a snapshot differs from the log up to its offset. `missing` is that of `ProducerState`, up to there.
+    """Yield where a producer snapshot differs from the log before it. `missing` counts gaps and damages up to there.
 
     An expired producer may be only in the log. If retention or compaction has removed records of a producer, only the
     remaining ones count.

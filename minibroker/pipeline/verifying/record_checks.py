@@ -120,7 +120,7 @@ class CheckedBlock(NamedTuple):
 
 
 def check_records(block: LogBlock, *, compacted: bool) -> CheckedBlock:
-    """Read the records of all sound batches of format 2 in the block. Do not check the meaning of control batches."""
+    """Return problems and records of all sound batches of format 2 in the block. Control records are not decoded."""
     problems: list[Problem] = []
     found: list[RecordsOfBlock] = []
     for payloads in _iterate_payload_chunks(block, problems, compacted=compacted):
@@ -161,10 +161,7 @@ def _find_header_contradictions(headers: BatchHeaders) -> tuple[RowFault, ...]:
 
 
 def _iterate_payload_chunks(block: LogBlock, problems: list[Problem], *, compacted: bool) -> Iterator[Payloads]:
-    """Yield the payloads of batches with records, in portions.
-
-    Add a problem for batches that cannot be decompressed.
-    """
+    """Yield portions of the decompressed payloads by batch; add a problem for each batch that has none."""
     readable = block.sound & (block.headers.magic == MAGIC)
     rows = np.flatnonzero(readable)
     for row, kind, detail in iterate_first_fault_of_rows(
@@ -248,7 +245,7 @@ def _find_wrong_max_timestamps(headers: BatchHeaders, timestamp_deltas: Int64s, 
 
 
 def check_old_messages(block: LogBlock, *, compacted: bool) -> CheckedBlock:
-    """Read the sound messages of formats 0 and 1 in the block. Return the problems and the keys.
+    """Return the problems and the records of the sound messages of formats 0 and 1 in the block.
 
     Set `block.first_offset` of wrappers.
     """
@@ -320,6 +317,7 @@ def _read_inner_messages(wrapper: Message) -> list[Message]:
 
 
 def _make_record_columns(messages: list[tuple[int, Message]]) -> RecordsOfBlock:
+    """Return the keys and offsets of messages, given with the index of their batch, as columns."""
     keys = [bytes(message.key or b"") for _, message in messages]
     sizes = np.array([len(key) for key in keys], np.int64)
     return RecordsOfBlock(

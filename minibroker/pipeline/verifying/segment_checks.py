@@ -131,7 +131,7 @@ def find_cleaned_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
 
 
 def check_all_records(block: LogBlock, *, compacted: bool) -> CheckedBlock:
-    """Read the records of all sound batches in the block, of all formats."""
+    """Return the problems and the records of all sound batches in the block, of all formats."""
     checked, old = check_records(block, compacted=compacted), check_old_messages(block, compacted=compacted)
     return CheckedBlock(checked.problems + old.problems, checked.records + old.records)
 
@@ -186,6 +186,7 @@ class _SegmentChecks:
                 self.findings.add_problems(self._log_name, found)
 
     def _check_producers_of_block(self, block: LogBlock, missing: Int64s) -> None:
+        """Check producers' sequences, epochs and transactions. `missing` counts gaps and damages before each batch."""
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()

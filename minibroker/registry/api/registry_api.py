@@ -82,7 +82,7 @@ class RegistryApi(SettingsApi):
 
     @add_route("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
-        """Return the version of a subject that has a schema."""
+        """Return the version of a subject that has the schema of the request."""
         subject, deleted = await self._get_subject(request), request.get_query_flag("deleted")
         new = await self._parse_new_schema(request, subject)
         schema = await self._registry.find_registered_schema(subject, new, deleted)

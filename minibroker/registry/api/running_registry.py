@@ -50,7 +50,7 @@ class RunningRegistry:
 
     @cached_property
     def _application(self) -> RegistryApplication:
-        """The paths of the registry, which are imported for its first request, unless they were before."""
+        """The registry's HTTP application, made and imported at the first request."""
         from minibroker.registry.api.registry_api import RegistryApi
         from minibroker.registry.api.registry_application import RegistryApplication
         from minibroker.registry.api.registry_logins import BrokerUsersGuard

@@ -73,6 +73,7 @@ class ChangesBelow(NamedTuple):
 
 
 def _count_changes_in_part(part: Any, is_counted: Callable[[Any], bool]) -> int:
+    """Return how many changes count in a part: a change, or a group of changes."""
     if isinstance(part, CountedChanges):
         return part.count
     if isinstance(part, ChangesBelow):
@@ -81,7 +82,7 @@ def _count_changes_in_part(part: Any, is_counted: Callable[[Any], bool]) -> int:
 
 
 def iterate_changes_with_paths(parts: Sequence[Any], budget: ComparingBudget) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield (path, change) in order, but no changes of a pair of schemas of which none counts.
+    """Yield (path, change) in order; skip pairs of schemas without any change that counts.
 
     How deep parts are within each other has no bound. Raises ComparisonTooLarge.
     """

@@ -49,7 +49,7 @@ def merge_rules(older_rules: ContractPart, newer_rules: ContractPart) -> Contrac
 
 
 def has_same_metadata(required: ContractPart, metadata: ContractPart, version: int) -> bool:
-    """Return whether metadata are as required; `version` stands for a version that only `metadata` lack."""
+    """Return whether metadata are as required. Any version fits if none is required; theirs is by default `version`."""
     asked, told = get_property(required, VERSION), get_property(metadata, VERSION)
     if asked is None and told is not None:
         required = set_version_in_metadata(required, told)
@@ -108,6 +108,7 @@ def _require_type(kind: type[Any], value: Any, message: str) -> Any:
 
 
 def _check_texts(values: Iterable[Any], message: str) -> None:
+    """Raise ValueError with this message unless all values are texts."""
     if not all(isinstance(each, str) for each in values):
         raise ValueError(message)
 

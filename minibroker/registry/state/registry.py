@@ -145,7 +145,7 @@ class Registry:
     ) -> tuple[StoredSchema, ParsedSchema]:
         """Return a new schema as it is to be stored, without id and version. Raises RegistryError."""
         references = tuple(
-            each._replace(version=_find_latest_version(state, subject, each)) if each.version == LATEST else each
+            each._replace(version=_find_referenced_version(state, subject, each)) if each.version == LATEST else each
             for each in new_schema.references
         )
         parse = partial(
@@ -189,10 +189,8 @@ class Registry:
         self, state: SchemaState, subject: str, new_schema: NewSchema, deleted: bool
     ) -> StoredSchema | None:
         """Return the version with this schema, or with what it takes from the latest version and from the config."""
-        found, latest = (
-            await self._find_version(state, subject, new_schema, deleted=deleted),
-            state.find_latest_version(subject),
-        )
+        found = await self._find_version(state, subject, new_schema, deleted=deleted)
+        latest = state.find_latest_version(subject)
         if found is not None or latest is None:
             return found
         completed = _merge_contracts(new_schema, find_config(state, subject), latest)
@@ -207,6 +205,7 @@ class Registry:
         deleted: bool = False,
         latest_only: bool = False,
     ) -> StoredSchema | None:
+        """Return the version of a subject (or its latest only) that has this schema, or None."""
         if not new_schema.text.strip():
             return None
         try:
@@ -243,7 +242,7 @@ class Registry:
                 or not _have_same_contracts(schema, candidate)
             ):
                 continue
-            if await self._make_comparison_key(state, candidate) == likeness:
+            if await self._get_comparison_text_of_stored(state, candidate) == likeness:
                 return candidate
             if candidate.references and not schema.references:
                 resolved = await self.formats.parse_stored_schema(state, candidate)
@@ -251,7 +250,7 @@ class Registry:
                     return candidate
         return None
 
-    async def _make_comparison_key(self, state: SchemaState, schema: StoredSchema) -> str:
+    async def _get_comparison_text_of_stored(self, state: SchemaState, schema: StoredSchema) -> str:
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored_schema(state, schema)
@@ -449,7 +448,8 @@ def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
     return [records.make_tombstone(Key(kind, subject)) for kind, found in kinds if subject in found]
 
 
-def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
+def _find_referenced_version(state: SchemaState, subject: str, reference: Reference) -> int:
+    """Return the latest version of the subject that a reference names, LATEST if it has none."""
     latest = state.find_latest_version(qualify_subject_within_context(subject, reference.subject))
     return LATEST if latest is None else latest.version
 

@@ -67,6 +67,7 @@ class SchemaFormats:
     async def _parse_cached(
         self, kind: str, text: str, resolved_references: Mapping[str, str], check_defaults: bool
     ) -> ParsedSchema:
+        """Return a parsed schema, from the cache or else parsed now, in a thread if it is large."""
         key = kind, text, tuple(resolved_references.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
@@ -106,7 +107,7 @@ class SchemaFormats:
     async def get_comparison_text(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
-            return await _run_in_thread_if_large(partial(_make_comparison_key, parsed, schema), len(schema.text))
+            return await _run_in_thread_if_large(partial(_compute_comparison_guid, parsed, schema), len(schema.text))
         except InvalidSchema as error:
             raise Errors.INVALID_SCHEMA.make_error(kind=schema.kind, reason=str(error)) from None
 
@@ -215,7 +216,8 @@ def resolve_references(
     return texts
 
 
-def _make_comparison_key(parsed: ParsedSchema, schema: StoredSchema) -> str:
+def _compute_comparison_guid(parsed: ParsedSchema, schema: StoredSchema) -> str:
+    """Return the GUID of a schema's comparable text and sorted references, which is equal for equal schemas."""
     return compute_guid(parsed.get_comparable_text(), sort_references(schema.references))
 
 

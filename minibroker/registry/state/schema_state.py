@@ -174,6 +174,7 @@ class SchemaState:
 
 
 def _set_or_remove_key(target: dict[Any, Any], key: Any, value: Any) -> None:
+    """Set the value of a key, or remove the key if the value is None."""
     if value is None:
         target.pop(key, None)
     else:

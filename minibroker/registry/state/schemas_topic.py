@@ -89,6 +89,7 @@ class SchemasTopic:
         return self._position == partition.log.high_watermark
 
     def _find_partition(self) -> Partition | None:
+        """Return the topic's only partition, or None without the topic. Raises RegistryError if it cannot be read."""
         topic = self._cluster().image.topics.get(NAME)
         partition = None if topic is None else topic.find_partition(0)
         if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):

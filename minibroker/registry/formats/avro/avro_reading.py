@@ -102,7 +102,7 @@ class _AvroReader:
             raise InvalidData(f"a string is not UTF-8: {error}") from None
 
     def _read_index_and_choose(self, choices: Sequence[Any]) -> Any:
-        """Return that of some choices whose index comes next."""
+        """Read an index, and return the one of the choices that has it."""
         index = self._read_long()
         if not 0 <= index < len(choices):
             raise InvalidData(f"there is no choice {index} of {len(choices)}")

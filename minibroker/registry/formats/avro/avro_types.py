@@ -129,12 +129,14 @@ class AvroParser:
         raise InvalidSchema(f"Schema not yet supported: {format_json(node)}")
 
     def _find_known_type(self, text: str, namespace: str | None) -> AvroType | None:
+        """Return a primitive type, or the named type that was defined before, or None."""
         if text in PLAIN:
             return PLAIN[text]
         name = _parse_name(text, namespace)
         return self.names.get(name.full) or self.names.get(name.simple)
 
     def _find_type(self, text: str, namespace: str | None) -> AvroType:
+        """Return a primitive type, or the named type that was defined before. Raises InvalidSchema if there is none."""
         found = self._find_known_type(text, namespace)
         if found is None:
             raise InvalidSchema(f"Undefined name: {format_json(text)}")
@@ -197,6 +199,7 @@ class AvroParser:
         return made
 
     def _define_type(self, named_type: AvroType, name: AvroName) -> None:
+        """Note a named type, so that later ones can name it. Raises InvalidSchema if its name is taken."""
         if name.full in self.names:
             raise InvalidSchema(f"Can't redefine: {name.full}")
         self.names[name.full] = named_type

@@ -116,7 +116,7 @@ class _AvroWriter:
 
 
 def _convert_default(avro_type: AvroType, value: Any) -> Any:
-    """Return what Java makes of a default: numbers of the type, by the first branch of a union; maybe _NOTHING."""
+    """Return a default as Java writes it, in a union as of the first branch; _NOTHING if it does not fit the type."""
     while avro_type.kind == "union" and avro_type.branches:
         avro_type = avro_type.branches[0]
     match value:
@@ -169,6 +169,7 @@ def _iterate_roundings(number: float) -> Iterator[float]:
 
 
 def _write_object(parts: Iterable[str]) -> str:
+    """Return a JSON object with these members, which are JSON already."""
     return "{" + ",".join(parts) + "}"
 
 

@@ -74,6 +74,7 @@ def list_incompatibilities(
 def _describe_incompatible_changes(
     changes: SchemaChanges, allowed: frozenset[str], budget: ComparingBudget
 ) -> list[str]:
+    """Return a sentence on each change whose kind is not `allowed`."""
     found = (
         SchemaChange(change.kind, path + change.path) for path, change in iterate_changes_with_paths([changes], budget)
     )

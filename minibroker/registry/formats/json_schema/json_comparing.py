@@ -348,7 +348,7 @@ def _compare_added_property(name: str, after: Schema, original: Object, required
 def _compare_with_schema_of_other_properties_or_items(
     change_kind: str, before: Schema, after: Schema
 ) -> ComparisonSteps:
-    """Return the changes of a property or item that falls under the schema of all others, or did so before."""
+    """Return the changes from a property's or item's own schema to that of all others, or the other way round."""
     changes: SchemaChanges = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
     return [changes, SchemaChange(f"{change_kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
@@ -388,7 +388,7 @@ def _compare_additional_properties_or_items(
 
 
 def _compare_unevaluated_properties_or_items(kind: str, before: Schema | None, after: Schema | None) -> ComparisonSteps:
-    """Return the changes of what is allowed where no other keyword looks."""
+    """Return the changes of "unevaluatedProperties" or "unevaluatedItems", whichever `kind` says."""
     if (before is None or isinstance(before, Empty)) and (after is None or isinstance(after, Empty)):
         return []
     if isinstance(before, Never) is not isinstance(after, Never):

@@ -8,7 +8,7 @@ from minibroker.registry.formats.json_schema.json_model import Array, Combined, 
 
 
 def get_kind_of_added_property(schema: Schema, required: bool) -> str:
-    """Return what an added property is in the kind of its change, such as `OPTIONAL_PROPERTY`."""
+    """Return the part of a change's kind that says which sort of property was added, such as `OPTIONAL_PROPERTY`."""
     if not required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"

@@ -67,7 +67,7 @@ def read_meta_options(proto: Message) -> list[Option]:
 
 
 def _format_value(value: Any) -> str:
-    """Return a text, or that of a number or name; empty for a map or list."""
+    """Return a string, number or name as text; empty for a map or list."""
     return value.text if isinstance(value, OptionWord) else value if isinstance(value, str) else ""
 
 

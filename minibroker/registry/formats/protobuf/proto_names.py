@@ -110,6 +110,7 @@ def _collect_names_of_file(file: File, *, includes_private_names: bool) -> Colle
 
 
 def _collect_extensions(extends: Iterable[ProtoExtend], prefix: str) -> dict[str, Field]:
+    """Return extension fields by full name; `prefix` is the scope in which they are declared."""
     return {prefix + field.name: field for extend in extends for field in extend.fields}
 
 

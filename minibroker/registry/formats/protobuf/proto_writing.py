@@ -54,6 +54,7 @@ class _ProtoWriter:
         self._extensions = extensions
 
     def _make_inner_writer(self, message: str) -> _ProtoWriter:
+        """Return a writer for what is declared within a message."""
         return _ProtoWriter(self._names, self._scope.make_inner_scope(message), self._extensions)
 
     # Files, messages, enums
@@ -241,7 +242,7 @@ class _ProtoWriter:
         return f" {self._write_list(normal)}" if normal else ""
 
     def _sort_options(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return options; in normal form sorted, with full names, and those of one name that is not repeated merged."""
+        """Return options; in normal form sorted, with full names, and merged if the option is not repeated."""
         if not self._extensions:
             options = [each for each in options if not each.custom or each.name.startswith("confluent.")]
         if self._names is None or not options:
@@ -257,7 +258,7 @@ class _ProtoWriter:
         return result
 
     def _qualify_option(self, option: Option) -> Option:
-        """Return an option with its full name, and with a map for what is set of a message."""
+        """Return an option with its full name; `(name).field = value` becomes `(name) = {field: value}`."""
         assert self._names is not None
         full = self._names.resolve_extension(option.name, self._scope) if option.custom else None
         return option if full is None else convert_option_to_map(Option(full, option.kind, option.value, option.custom))

@@ -94,7 +94,7 @@ class ComparedSide(NamedTuple):
     scope: NameScope
 
     def make_inner_side(self, name: str) -> ComparedSide:
-        """Return the side with the scope within a message."""
+        """Return the same schema with the scope within a message of the present one."""
         return ComparedSide(self.names, self.scope.make_inner_scope(name))
 
 
@@ -344,10 +344,12 @@ def _find_removed_one_ofs(original: Message, update: Message, kept_numbers: Coll
 
 
 def _choose_removal_kind(field: Field, one_of: str | None) -> str:
+    """Return the kind of change that a field was removed from a message, or from `one_of`."""
     return "ONEOF_FIELD_REMOVED" if one_of else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
 
 
 def _choose_addition_kind(field: Field, one_of: str | None) -> str:
+    """Return the kind of change that a field was added to a message, or to `one_of`."""
     return "ONEOF_FIELD_ADDED" if one_of else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 
