@@ -151,7 +151,7 @@ def add_log_level_option(command: Command) -> Command:
 def make_bootstrap(
     servers: str | None, client: tuple[tuple[str, str], ...], timeout_s: float | None, log_level: str
 ) -> Bootstrap:
-    """Return servers and settings by the options; without servers, those of a setting, the environment, the default."""
+    """Return servers and settings of options; servers default to `bootstrap.servers`, a variable, or 127.0.0.1:9092."""
     settings = dict(client)
     of_settings = settings.pop("bootstrap.servers", None)
     chosen = servers or (parse_servers(of_settings) if of_settings else get_default_servers()) or DEFAULT_SERVER

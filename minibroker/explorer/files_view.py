@@ -317,7 +317,7 @@ def explain_retention(broker: Broker, inspected: InspectedFile) -> list[str]:
 
 
 async def show_removable_records(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
-    """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
+    """Return what cleaning a log would remove now: how much of each segment, and which records of `inspected`."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)
     plan = make_cleaning_plan(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)

@@ -399,5 +399,5 @@ def _explain_answer(exchange: Exchange, answer: bytes) -> ExplainedPart:
 
 
 def _prepend_size(frame: bytes) -> bytes:
-    """Return a frame with its size, as on the wire; of a large one the beginning."""
+    """Return a frame with its size before it, as on the wire; only the beginning of a large one."""
     return SIZE.pack(len(frame)) + frame[:SHOWN_BYTES]

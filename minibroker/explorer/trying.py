@@ -138,7 +138,7 @@ def get_message_format_of_produce(version: int) -> int:
 
 
 def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
-    """Return the records of some lines in a format: a line for each, as `key=value` or `value`. Raises ValueError.
+    """Return a batch of format `magic` with a record for each line, `key=value` or `value`. Raises ValueError.
 
     A line with `@` says who writes, that it is in a transaction, how it is compressed, or which key has no value any
     more. `hex:` and digits are the bytes themselves.
@@ -389,7 +389,7 @@ def _decode_hex(digits: str) -> bytes:
 
 
 def explain_frame(frame: bytes) -> dict[str, Any]:
-    """Return a request's bytes with what they say."""
+    """Return a request's bytes and the tree that explains them."""
     return {"hex": frame.hex(), "tree": make_tree_of_parts(explain_request(frame), frame)}
 
 

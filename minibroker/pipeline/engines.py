@@ -41,7 +41,7 @@ class LocalEngine:
         self.workers = workers or min(THREADS_MAX, os.cpu_count() or 1)
 
     def run_on_items(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Yield the results. The first error ends what has not begun."""
+        """Yield the results. The first error cancels the items that have not begun."""
         with ThreadPoolExecutor(self.workers, "pipeline") as pool:
             try:
                 yield from pool.map(work, items)

@@ -39,7 +39,7 @@ class RecordSource(Protocol):
         """Yield the records of one fetch. Raises `ClientError`."""
 
     def record_printed_position(self, record: FetchedRecord | None) -> None:
-        """Take note that all records of a `poll` are printed, or those of it up to `record`."""
+        """Take note that all records of the last `poll` were printed, or only those up to `record`."""
 
     def close(self) -> None:
         """Commit up to the last record that was printed, if there is a group, and stop reading."""
@@ -128,7 +128,7 @@ class GroupSource:
         return self._reader.poll(wait_ms)
 
     def record_printed_position(self, record: FetchedRecord | None) -> None:
-        """Take note that all records of a `poll` are printed, or those of it up to `record`."""
+        """Take note that all records of the last `poll` were printed, or only those up to `record`."""
         positions = dict(self._reader.positions)
         self._done = positions if record is None else positions | {record.partition: record.record.offset + 1}
 

@@ -211,7 +211,7 @@ def _is_in_container() -> bool:
 
 
 def _check_spoken_protocol(step: DoctorStep, probe: PortProbe) -> Generator[DoctorFinding, None, bool]:
-    """Compare what speaks on the port with the settings. Return whether to go on."""
+    """Compare the protocol on the port with that of the settings. Return whether to go on with the next checks."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
     if probe.speaker is PortSpeaker.TLS:
         yield DoctorFinding("ok" if wants_tls else "problem", *_describe_tls_on_port(wants_tls))

@@ -57,7 +57,7 @@ def _iterate_paths_and_texts(part: ExplainedPart, path: str) -> Iterator[tuple[s
 def convert_input_to_version(
     explain_input: ExplainInput, meaning: InputMeaning, version: int
 ) -> tuple[ExplainInput, InputMeaning]:
-    """Return the bytes of the same message in another version, and what they are.
+    """Return the bytes of the same message in another version, and their meaning.
 
     Raises click.UsageError for what is no whole message, or has no such version.
     """

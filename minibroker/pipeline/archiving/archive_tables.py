@@ -139,7 +139,7 @@ class CommitNote:
 
 
 def parse_note(text: str | None, archive_name: str) -> CommitNote | None:
-    """Return the note in the text of a commit, or None if it is none of ours. Raises `ArchiveError`."""
+    """Return the note in the text of a commit, or None if another program wrote it. Raises `ArchiveError`."""
     if text is None or NOTE not in text:
         return None
     try:

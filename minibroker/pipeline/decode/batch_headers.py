@@ -109,7 +109,7 @@ class BatchHeaders(NamedTuple):
     record_count: Int64s  # -1: unknown, as a compressed message does not have it
 
     def select_batches(self, index: slice | Int64s | Bools) -> BatchHeaders:
-        """Return some of the headers."""
+        """Return the headers that a slice, indexes or booleans select."""
         return BatchHeaders(*(column[index] for column in self))
 
     def make_header(self, index: int) -> BatchHeader:

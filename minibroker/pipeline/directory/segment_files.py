@@ -238,7 +238,7 @@ class OpenSegment:
         self.file.close()
 
     def _find_indexed_boundary(self, entry_count: int, default: BatchBoundary) -> BatchBoundary:
-        """Return the place behind the last batch that is where one of the first `entry_count` entries says.
+        """Return the place behind the last batch to which one of the first `entry_count` index entries points.
 
         Return `default` if that is not after it, or if there is none.
         """

@@ -302,7 +302,7 @@ class RowCounts(NamedTuple):
     size_bytes: int = 0
 
     def count_batch(self, batch: pa.RecordBatch) -> RowCounts:
-        """Return the counts with those of a batch, whatever the type of its keys and values."""
+        """Return the sum of these counts and those of a batch, whatever the type of its keys and values."""
         columns = [batch.column(name) for name in ("key", "value") if batch.schema.get_field_index(name) >= 0]
         added = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)
         return RowCounts(self.rows + batch.num_rows, self.size_bytes + added)

@@ -118,7 +118,7 @@ def _parse_checkpoint_number(word: str) -> int:
 def find_expected_topic_ids(
     root: str, directories: Mapping[texts.TopicPartition, str], known_ids: Mapping[str, bytes]
 ) -> dict[str, bytes]:
-    """Return the id of each topic: the `known_ids` one of the metadata log, else that of most partitions."""
+    """Return each topic's id: from `known_ids`, of the metadata log, or else the one that most partitions have."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
         topic_id, _ = read_topic_id(f"{root}/{directory}/{texts.PARTITION_METADATA}")

@@ -74,7 +74,7 @@ def get_reserved_names(metadata: ContractPart) -> set[str]:
 
 
 def check_contract_part(contract_part: Any) -> None:
-    """Raise ValueError for what is neither None nor metadata or rules, whose parts may be None."""
+    """Raise ValueError unless a value is None, metadata or rules; parts of these may be None, too."""
     if not isinstance(contract_part, dict | None):
         raise ValueError("metadata and rule sets are objects")
     for name, value in (contract_part or {}).items():

@@ -71,7 +71,7 @@ def make_context_prefix(name: str) -> str:
 
 
 def is_valid_subject(text: str, is_config_subject: bool = False) -> bool:
-    """Return whether a name may be that of a subject, or of what has a config and a mode."""
+    """Return whether a name may be a subject's, or with `is_config_subject` that of the global context."""
     found = parse_subject(text)
     if any(category(letter) == "Cc" for letter in text) or found.subject in NOT_SUBJECTS:
         return False

@@ -188,7 +188,7 @@ class Registry:
     async def _find_given_or_completed_schema(
         self, state: SchemaState, subject: str, new_schema: NewSchema, deleted: bool
     ) -> StoredSchema | None:
-        """Return the version with this schema, or with what it takes from the latest version and from the config."""
+        """Return the version with this schema as given, or completed by the latest one and the config, or None."""
         found = await self._find_version(state, subject, new_schema, deleted=deleted)
         latest = state.find_latest_version(subject)
         if found is not None or latest is None:
@@ -457,7 +457,7 @@ def _find_referenced_version(state: SchemaState, subject: str, reference: Refere
 def _find_registered_version(
     state: SchemaState, new_schema: NewSchema, registered_schema: StoredSchema
 ) -> StoredSchema | None:
-    """Return the version that a schema to be registered has, if it is `registered_schema`, or an import of it."""
+    """Return the stored version with the schema, id and version that are to be registered, or None."""
     if new_schema.version in (0, LATEST):
         return registered_schema if new_schema.id in (-1, registered_schema.id) else None
     if new_schema.id != registered_schema.id:

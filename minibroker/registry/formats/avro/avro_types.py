@@ -324,7 +324,7 @@ class DefaultsCheck:
         self._left = CHECKS_MAX
 
     def is_valid(self, avro_type: AvroType, value: Any) -> bool:
-        """Return whether a JSON value may be a default of a type; that of a union may be one of any branch.
+        """Return whether a JSON value may be a default of a type; of a union, if it may be one of any branch.
 
         Raises InvalidSchema if that takes too long.
         """

@@ -106,7 +106,7 @@ class SchemaChange(NamedTuple):
 
 
 def put_changes_under_key(step: str, parts: Sequence[ChangePart]) -> list[ChangePart]:
-    """Return changes as those of a schema that has them under the key `step`; none if there are none."""
+    """Return changes as one part, below the key `step` of a schema; an empty list if there are none."""
     return [ChangesBelow(step, parts)] if parts else []
 
 

@@ -232,7 +232,7 @@ def _compare_schema_with_parts_of_union(
 
 
 def _compare_schemas_of_same_kind(original: Schema, update: Schema) -> ComparisonSteps:
-    """Return the changes of what is particular to the kind of two schemas of the same kind."""
+    """Return the changes of the keywords that two schemas of the same kind have, such as two arrays."""
     if isinstance(original, String) and isinstance(update, String):
         return compare_strings(original, update)
     if isinstance(original, Number) and isinstance(update, Number):

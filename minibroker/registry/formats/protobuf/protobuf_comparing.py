@@ -180,7 +180,7 @@ class _FileComparison:
         compared_sides: tuple[ComparedSide, ComparedSide],
         path: tuple[str, ...],
     ) -> None:
-        """Compare two messages, but the fields of one that is being compared already."""
+        """Compare two messages; their fields only if they are not being compared already, further out."""
         if len(self._open) >= MAXIMUM_DEPTH:
             raise ComparisonTooLarge(
                 f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep"
@@ -276,7 +276,7 @@ class _FileComparison:
                 self._compare_types_and_labels((before, after), ("", ""), compared_sides, path)
 
     def _compare_scalar_types(self, types: tuple[str, str], labels: tuple[str, str], path: tuple[str, ...]) -> None:
-        """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
+        """Compare the kinds of scalars or enums, such as number and bytes, or else their labels, if both have one."""
         before, after = (_KINDS.get(name, "number") for name in types)
         if before != after:
             self._add_change("FIELD_SCALAR_KIND_CHANGED", path)
