@@ -34,7 +34,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_every_project_is_tested_and_has_a_page() -> None:
+def test_every_example_project_is_tested_and_documented() -> None:
     projects = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     assert projects == {*IN_PYTHON, "go", "node", "spring-boot"}
     listed = (EXAMPLES / "README.md").read_text()

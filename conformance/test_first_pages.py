@@ -82,7 +82,7 @@ def typed(script: str, clone: Path, port: int) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_first_page_works_as_documented(page: Path, clone: Path) -> None:
+def test_the_commands_of_a_first_page_print_the_documented_output(page: Path, clone: Path) -> None:
     blocks, port = list(blocks_of(page.read_text())), free_ports()
     shown = typed(script_of(blocks), clone, port)
     assert all(block.text.replace(PORT, str(port)) in shown for block in blocks if block.kind == "text"), shown

@@ -68,7 +68,7 @@ def names_for(reader: str) -> list[str]:
 
 
 @pytest.mark.parametrize("reader", VERSIONS)
-def test_each_version_consumes_what_all_versions_produced(written: str, reader: str) -> None:
+def test_a_client_of_each_version_consumes_what_clients_of_all_versions_produced(written: str, reader: str) -> None:
     """It assigns itself the partitions; one with a consumer of today then reads them again as a member of a group."""
     names = names_for(reader)
     shared = len(SHARED) * len(VERSIONS) * len(CODECS)

@@ -137,7 +137,7 @@ def test_the_group_metadata_formatter_reads_the_members(left: Left, kafka_tool: 
     assert (values[-1]["protocolType"], values[-1]["members"]) == ("consumer", [])
 
 
-def test_the_groups_tool_describes_resets_and_deletes(left: Left, kafka_tool: Tool) -> None:
+def test_kafkas_groups_tool_describes_resets_and_deletes_consumer_groups(left: Left, kafka_tool: Tool) -> None:
     def groups(*arguments: str) -> list[list[str]]:
         printed = kafka_tool(GROUPS, "--bootstrap-server", left.broker.bootstrap_servers, *arguments)
         return [line.split() for line in printed.splitlines() if line.strip()]

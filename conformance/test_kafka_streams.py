@@ -184,7 +184,7 @@ def test_words_are_counted_exactly_once_despite_kills(kafka_or_minibroker: Broke
         assert describe(connection, "count").group_state == "Empty"
 
 
-def test_kafkas_tool_describes_resets_and_deletes(kafka_or_minibroker: Broker) -> None:
+def test_kafkas_streams_groups_tool_describes_resets_and_deletes_groups(kafka_or_minibroker: Broker) -> None:
     broker, group = kafka_or_minibroker, "app"
     tool = kafka_command(TOOL)  # installed before the member is there, as that may take longer than its session
 

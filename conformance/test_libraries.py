@@ -68,7 +68,7 @@ def test_the_help_of_every_command_works_with_other_versions_of_click_and_rich(
     assert "Usage: " in result.stdout and "without attributes" in result.stdout
 
 
-def test_the_control_api_works_with_the_oldest_libraries(tmp_path: Path) -> None:
+def test_the_control_api_works_with_the_oldest_supported_libraries(tmp_path: Path) -> None:
     ours = [f"{package}=={oldest(package)}.*" for package in ("msgspec", "h11")]
     libraries = fetched(tmp_path / "libraries", *ours)
     path = os.pathsep.join((str(libraries), str(ROOT)))

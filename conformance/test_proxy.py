@@ -91,6 +91,8 @@ def test_a_client_consumes_in_a_group_through_the_proxy(name: str, proxy: Proxy)
 
 
 @pytest.mark.parametrize("client", [each for each in CLIENTS if each.name in TRANSACTING], ids=lambda each: each.name)
-def test_a_client_administers_and_copies_exactly_once_through_the_proxy(client: Program, proxy: Proxy) -> None:
+def test_a_client_administers_topics_and_copies_records_exactly_once_through_the_proxy(
+    client: Program, proxy: Proxy
+) -> None:
     run(client, "admin", proxy.bootstrap_servers, f"proxied-of-{client.name}")
     run(client, "transact", proxy.bootstrap_servers, f"proxied-transactions-of-{client.name}")

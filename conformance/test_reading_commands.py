@@ -47,7 +47,7 @@ def test_consume_reads_ranges_of_offsets_and_times_in_a_given_format(broker: Bro
     assert sorted(values(broker, f"{topic[:-1]}?", "--count", "6", "--follow")) == list("012345")
 
 
-def test_a_format_prints_what_kcat_prints(broker: Broker, topic: str) -> None:
+def test_the_format_option_prints_what_that_of_kcat_prints(broker: Broker, topic: str) -> None:
     lines = b'{"key": null, "value": null, "headers": {"n": null, "e": ""}}\n{"key": "", "value_base64": "/wAK"}\n'
     run(broker, "produce", topic, "--input", "json", "--partition", "0", "--header", "h=1", stdin=lines)
     form = "%t|%p|%o|%k|%K|%s|%S|%T|%h|%R|%%|\\n\\t\\r\\\\|\\x41|\\x4z|\n"

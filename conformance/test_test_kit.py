@@ -53,7 +53,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_a_non_retriable_error_is_reported(broker: Broker) -> None:
+def test_a_java_producer_reports_a_non_retriable_error(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", topic="t", error="TOPIC_AUTHORIZATION_FAILED")
     assert sent(broker) == "TopicAuthorizationException"
     assert (fault.hits, values(broker)) == (1, [])
@@ -69,7 +69,7 @@ def test_a_non_retriable_error_is_reported(broker: Broker) -> None:
     ],
     ids=["before", "after", "close", "half"],
 )
-def test_a_retried_record_is_written_once(broker: Broker, words: dict[str, object]) -> None:
+def test_a_record_that_a_java_producer_retries_is_written_once(broker: Broker, words: dict[str, object]) -> None:
     fault = broker.faults.add(api="Produce", topic="t", **words)
     assert sent(broker) == "offset 0"
     assert fault.hits == words.get("times", 1)
@@ -95,7 +95,9 @@ def test_a_consumer_stops_at_a_corrupt_batch_until_it_is_repaired(broker: Broker
         ("offsets", "value v"),
     ],
 )
-def test_consumers_report_other_corruption_of_a_batch(broker: Broker, how: str, told: str) -> None:
+def test_a_java_consumer_reports_corruption_of_codec_or_length_but_not_of_offsets(
+    broker: Broker, how: str, told: str
+) -> None:
     broker.produce("t", "v")
     broker.produce("t", "w")
     fault = broker.faults.add(api="Fetch", topic="t", corrupt=how)

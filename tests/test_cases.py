@@ -22,7 +22,7 @@ def test_all_cases_of_a_test_share_its_fixtures(
     assert [(1, 3, 4), (1, 5, 6), (2, 3, 4), (2, 5, 6)][: len(checked)] == checked
 
 
-def test_the_failure_names_the_case() -> None:
+def test_the_failure_of_a_test_names_its_failed_cases() -> None:
     numbers = []
 
     @for_each("number", range(4))

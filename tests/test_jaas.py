@@ -71,5 +71,5 @@ def test_any_text_is_a_login_module_or_rejected(text: str) -> None:
         assert "\n" not in str(error)
 
 
-def test_the_repr_hides_options() -> None:
+def test_the_repr_of_a_login_module_hides_its_options() -> None:
     assert "secret" not in repr(parse_login_module('Module required user_alice="secret";'))

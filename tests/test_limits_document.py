@@ -131,7 +131,7 @@ def test_each_documented_number_is_that_of_the_code() -> None:
     assert NUMBER.findall(text.replace("Kafka 4.4", "").replace("422", "")) == []
 
 
-def test_documented_limits_per_second_count_by_the_second() -> None:
+def test_documented_limits_per_second_have_windows_of_one_second() -> None:
     assert (line_limit.WINDOW_MS, unread.SECOND_MS) == (1000, 1000)
 
 

@@ -39,7 +39,9 @@ def run(version: str, program: str, *arguments: str) -> None:
         ("3.9", "3.9.2", 2),
     ],
 )
-def test_a_client_produces_to_and_consumes_from_the_broker_of_its_time(release: str, version: str, magic: int) -> None:
+def test_an_old_client_produces_to_and_consumes_from_the_emulated_release_of_its_time(
+    release: str, version: str, magic: int
+) -> None:
     with Broker(SETTINGS, emulate=release) as broker:
         codecs = ("none", "gzip")
         run(version, "OldWriter", broker.bootstrap_servers, version, *(f"{codec}:{codec}:false" for codec in codecs))

@@ -98,7 +98,7 @@ def test_settings_of_a_release_have_the_defaults_of_its_server(release: str, lin
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
-def test_a_release_without_api_versions_has_the_versions_that_its_server_decoded(
+def test_a_release_before_the_api_versions_request_has_the_versions_that_its_server_decoded(
     release: str, tables: dict[tuple[str, str], dict[int, Versions]]
 ) -> None:
     theirs = tables[release, "SERVER"]

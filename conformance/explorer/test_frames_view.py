@@ -179,7 +179,7 @@ def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Bro
     assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
 
 
-def test_field_values_of_a_produce_are_cut_off_at_no_window_width(explorer: Explorer) -> None:
+def test_field_values_of_a_produce_are_completely_visible_at_every_window_width(explorer: Explorer) -> None:
     page = explorer.open("#/try/Produce/9")
     page.get_by_role("textbox", name="records").fill("\n".join(f"key{number}=hello" for number in range(50)))
     page.get_by_role("option").filter(has_text="record_count50").wait_for(state="attached")

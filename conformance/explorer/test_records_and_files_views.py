@@ -68,7 +68,9 @@ def test_a_decoded_record_is_shown_as_text(explorer: Explorer) -> None:
     assert page.locator("img:not([src='icon.svg'])").count() == 0
 
 
-def test_a_value_of_10_mb_is_cut_and_saved_completely(explorer: Explorer, broker: Broker) -> None:
+def test_only_the_beginning_of_a_value_of_10_mb_is_shown_and_the_whole_can_be_saved(
+    explorer: Explorer, broker: Broker
+) -> None:
     """The page has no more than the browser can lay out at once, so it goes on while the value is shown."""
     page = explorer.open("#/topics/large/0/0")
     expect(page.get_by_text("only the beginning of 10 MB")).to_be_visible()

@@ -34,7 +34,7 @@ def objections(kafka: KafkaProcess, usual: tuple[str, ...] = USUAL) -> list[str]
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_kafka_serves_a_directory_of_minibroker_and_minibroker_what_kafka_appended(
+def test_kafka_serves_a_directory_of_minibroker_and_minibroker_serves_what_kafka_appended(
     how: str, our_written: dict[str, Written], brokers: Brokers, tmp_path: Path
 ) -> None:
     logs = copied(our_written[how].path, tmp_path / "logs")

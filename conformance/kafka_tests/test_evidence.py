@@ -22,7 +22,7 @@ def test_a_test_report_is_read_back_unchanged() -> None:
     assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
 
 
-def test_of_the_results_of_a_class_with_the_most_tests_the_latest_counts() -> None:
+def test_the_result_with_the_most_tests_of_a_class_is_kept_and_of_equal_ones_the_latest() -> None:
     part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
     assert merged([B, C, part]) == [B, C]
     assert merged([later, B]) == [later]
@@ -61,7 +61,7 @@ def test_a_failed_test_without_a_known_reason_is_listed_as_unexplained() -> None
     assert "| unexplained | `a.B#d() 2` | 1 | a meter \\| of the JVM |" in tables(kept(text), {}, ["inside"])
 
 
-def test_a_page_without_tables_of_classes_has_no_results() -> None:
+def test_a_page_without_tables_of_test_classes_is_read_as_no_results() -> None:
     assert kept("") == kept(tables([C], {}, ["fault"])) == []
 
 

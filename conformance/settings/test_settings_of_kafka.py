@@ -130,7 +130,7 @@ def complaint(row: Setting, name: str, text: str) -> str | None:
     return None
 
 
-def test_a_topic_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
+def test_a_topic_config_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(TOPIC_NAMES), kafka["topic values"], strict=True):
         ours = complaint(TOPIC_SETTINGS[name], name, text)
         assert (ours is None) == (theirs is None), f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
@@ -147,7 +147,7 @@ STRICTER = {
 }
 
 
-def test_a_broker_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
+def test_a_broker_config_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(VALUE_NAMES), kafka["broker values"], strict=True):
         ours = complaint(get_broker_setting_declaration(name), name, text)
         same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)

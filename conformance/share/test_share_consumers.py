@@ -129,7 +129,9 @@ def test_records_are_accepted_released_and_rejected(connection: Connection, name
     await_end(connection, name)
 
 
-def test_records_kept_too_long_are_redelivered_to_others(connection: Connection, name: str, sharer: NewSharer) -> None:
+def test_records_not_acknowledged_in_time_are_redelivered_to_other_consumers(
+    connection: Connection, name: str, sharer: NewSharer
+) -> None:
     configure(connection, name, record_lock_duration_ms=str(LOCK_MS))
     values = write(connection, name, 3)
     slow = sharer(strict=True)

@@ -96,7 +96,9 @@ def test_the_performance_tool_reads_all_records(tool: Tool, connection: Connecti
     assert repeated(lambda: start_offset(connection, group, TOPIC)[1], lambda lag: lag == 0) == 0
 
 
-def test_the_console_consumer_accepts_releases_and_rejects(tool: Tool, connection: Connection, group: str) -> None:
+def test_the_console_share_consumer_accepts_releases_and_rejects_records(
+    tool: Tool, connection: Connection, group: str
+) -> None:
     console = f"{TOOLS}.consumer.ConsoleShareConsumer"
     where = "--topic", TOPIC, "--group", group, "--timeout-ms", str(PATIENCE_MS)
     printed = tool(console, *where, "--max-messages", "3", "--formatter-property", "print.delivery=true", "--release")

@@ -188,7 +188,9 @@ def test_records_copied_by_our_writer_are_complete(spark: SparkSession, cluster:
     assert copied.exceptAll(original).count() == original.exceptAll(copied).count() == 0
 
 
-def test_every_codec_nulls_and_headers_are_read_as_by_sparks_connector(spark: SparkSession, cluster: Cluster) -> None:
+def test_records_with_every_codec_nulls_and_headers_are_read_as_by_sparks_connector(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     assert_same(spark, cluster, 2000, subscribe="mixed", includeHeaders="true")
 
 

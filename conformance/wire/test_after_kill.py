@@ -128,7 +128,7 @@ def test_a_consumer_with_the_old_leader_epoch_is_fenced(connection: Connection, 
         assert list_offset(connection, NAME, LATEST, current_leader_epoch=each).error_code == answer.error_code
 
 
-def test_the_epoch_before_the_kill_has_its_end_offset(connection: Connection, epoch: int) -> None:
+def test_the_end_offset_of_the_leader_epoch_before_the_kill_is_found(connection: Connection, epoch: int) -> None:
     listed = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = listed.OffsetForLeaderPartition(partition=0, leader_epoch=0)
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[listed(topic=NAME, partitions=[wanted])])

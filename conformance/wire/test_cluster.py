@@ -89,7 +89,7 @@ def test_an_invalid_share_coordinator_key_is_rejected(connection: Connection, ve
     assert found(connection, version, SHARE, "a") == {"a": (ErrorCode.INVALID_REQUEST, *NOWHERE)}
 
 
-def test_finding_the_coordinators_of_no_keys_returns_none(connection: Connection) -> None:
+def test_find_coordinator_without_keys_returns_no_coordinator(connection: Connection) -> None:
     assert found(connection, 4, GROUP) == {}
 
 
@@ -146,7 +146,9 @@ def test_topic_partitions_are_described_page_by_page(connection: Connection, new
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_page_contains_at_least_one_partition(connection: Connection, new_topic: NewTopic, limit: int) -> None:
+def test_a_page_of_described_partitions_contains_at_least_one(
+    connection: Connection, new_topic: NewTopic, limit: int
+) -> None:
     name = new_topic(2)
     assert listed(describe(connection, name, limit=limit)) == [(name, 0, [0])]
 

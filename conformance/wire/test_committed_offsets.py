@@ -113,7 +113,7 @@ def test_an_unknown_group_has_no_committed_offsets(
         assert fetch_group(connection, group, version=version, everything=True) == (0, {})
 
 
-def test_offset_fetch_by_name_does_not_check_the_topic(connection: Connection, group: str) -> None:
+def test_offset_fetch_by_name_accepts_topics_that_do_not_exist(connection: Connection, group: str) -> None:
     assert fetch_group(connection, group, ("no-such-topic", [0])) == (0, {("no-such-topic", 0): NOTHING})
 
 
@@ -167,7 +167,7 @@ def test_an_empty_commit_succeeds_and_creates_no_group(connection: Connection, n
 
 
 @pytest.mark.parametrize("stable", [True, False])
-def test_committed_offsets_are_stable_without_transactions(
+def test_offsets_committed_without_a_transaction_are_returned_whether_or_not_stability_is_required(
     connection: Connection, new_topic: NewTopic, group: str, stable: bool
 ) -> None:
     name = new_topic()
@@ -260,7 +260,7 @@ def test_the_last_of_duplicate_partitions_is_committed(connection: Connection, n
     assert committed(connection, group) == {(name, 0): 5}
 
 
-def test_the_empty_group_id_commits_and_fetches(connection: Connection, new_topic: NewTopic) -> None:
+def test_offsets_are_committed_and_fetched_with_an_empty_group_id(connection: Connection, new_topic: NewTopic) -> None:
     find_coordinator(connection, "")
     name = new_topic()
     assert commit(connection, "", (name, 0, 7)) == {(name, 0): 0}
@@ -320,7 +320,7 @@ def test_a_replaced_static_member_is_fenced(connection: Connection, new_topic: N
         assert commit(connection, group, (name, 0, 7), **member.fields()) == {(name, 0): code}
 
 
-def test_a_member_without_an_assignment_is_told_to_rebalance(
+def test_a_commit_before_the_first_assignment_gets_rebalance_in_progress(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()

@@ -317,7 +317,7 @@ UNCHANGEABLE: dict[str, tuple[int, str, Change, str]] = {
 
 
 @pytest.mark.parametrize(("kind", "name", "change", "message"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
-def test_configs_of_some_resources_cannot_be_altered(
+def test_changes_of_unknown_resources_or_fixed_configs_or_to_invalid_values_are_rejected(
     connection: Connection, kind: int, name: str, change: Change, message: str
 ) -> None:
     resource = str(broker_id(connection)) if name == "here" else name
@@ -341,7 +341,7 @@ BROKER_LEVEL = [(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas can
 ALL_BROKERS = [(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")]
 
 
-def test_min_insync_replicas_is_cluster_wide(connection: Connection, new_topic: NewTopic) -> None:
+def test_min_insync_replicas_can_be_set_only_cluster_wide(connection: Connection, new_topic: NewTopic) -> None:
     of_all, here = 3, str(broker_id(connection))
     assert values(describe(connection, BROKER, "", [MINIMUM])) == {MINIMUM: ("1", of_all)}
     assert values(describe(connection, TOPIC, new_topic(), [MINIMUM])) == {MINIMUM: ("1", of_all)}
@@ -444,7 +444,9 @@ KEPT = "Security protocol cannot be updated for existing listener"
         ("", "PLAINTEXT"),
     ],
 )
-def test_open_listeners_keep_their_security_protocols(connection: Connection, value: str, message: str) -> None:
+def test_the_security_protocol_of_an_open_listener_cannot_be_changed(
+    connection: Connection, value: str, message: str
+) -> None:
     here, key = str(broker_id(connection)), "listener.security.protocol.map"
     (found,) = describe(connection, BROKER, here, [key]).configs
     assert not found.read_only

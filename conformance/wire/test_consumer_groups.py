@@ -248,7 +248,7 @@ def test_a_static_member_leaves_temporarily_and_rejoins(
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_member_that_rejoins_with_another_instance_id_has_only_that(
+def test_a_member_that_rejoins_with_another_instance_id_releases_the_old_one(
     connection: Connection, new_topic: NewTopic, group: str, away: bool
 ) -> None:
     name = new_topic()

@@ -76,7 +76,7 @@ def test_a_topic_may_limit_its_decompressed_records(connection: Connection, new_
     assert produce(connection, name, gzipped([b"v" * body], timestamp=NOW_MS)).error_code == 0
 
 
-def test_a_lower_limit_prevents_finding_larger_records_by_timestamp(
+def test_a_lowered_decompression_limit_prevents_finding_larger_records_by_timestamp(
     connection: Connection, new_topic: NewTopic
 ) -> None:
     name = new_topic()

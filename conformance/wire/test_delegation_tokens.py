@@ -197,7 +197,7 @@ def test_a_tokens_lifetime_is_the_requested_one_up_to_the_maximum(
     assert lasts == (expiry_ms, max_ms)
 
 
-def test_renewers_of_tokens_are_users(alice: Connection) -> None:
+def test_only_users_can_be_renewers_of_a_token(alice: Connection) -> None:
     renewers = [Renewer(principal_type="Group", principal_name="bob")]
     answer = alice.ask(CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1), 3)
     assert answer.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE

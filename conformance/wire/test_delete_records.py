@@ -68,7 +68,9 @@ def name(connection: Connection, new_topic: NewTopic) -> str:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_log_starts_at_the_requested_offset(connection: Connection, name: str, version: int) -> None:
+def test_a_log_starts_at_the_offset_that_delete_records_requested(
+    connection: Connection, name: str, version: int
+) -> None:
     assert one(connection, name, 3, version) == (0, 3)
     assert list_offset(connection, name, EARLIEST).offset == 3
     assert list_offset(connection, name, LATEST).offset == 5
@@ -76,7 +78,9 @@ def test_a_log_starts_at_the_requested_offset(connection: Connection, name: str,
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_offset_minus_1_is_the_high_watermark(connection: Connection, name: str, version: int) -> None:
+def test_delete_records_before_offset_minus_1_deletes_up_to_the_high_watermark(
+    connection: Connection, name: str, version: int
+) -> None:
     assert one(connection, name, -1, version) == (0, 5)
     assert list_offset(connection, name, EARLIEST).offset == 5
 

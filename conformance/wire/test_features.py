@@ -38,7 +38,7 @@ def update(connection: Connection, version: int, *wanted: Wanted, **fields: Any)
     return connection.ask(UpdateFeaturesRequest(feature_updates=updates, **fields), version)
 
 
-def test_older_api_versions_omit_features_that_start_at_0(connection: Connection) -> None:
+def test_older_api_versions_responses_omit_features_with_a_minimum_level_of_0(connection: Connection) -> None:
     def supported(version: int) -> dict[str, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = connection.ask(request, version)
@@ -248,7 +248,7 @@ def test_voters_cannot_be_removed(connection: Connection) -> None:
     assert asked(voter_directory_id=bytes(16)) == (ErrorCode.INVALID_REQUEST, message)
 
 
-def test_a_new_cluster_has_finalized_the_levels_of_its_release(connection: Connection) -> None:
+def test_a_new_cluster_has_finalized_the_feature_levels_of_its_release(connection: Connection) -> None:
     answer = connection.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     levels = {one.name: one.max_version_level for one in answer.finalized_features}
     expected = {METADATA: NEWEST, SHARE: 2, ELR: 1, "group.version": 1, "transaction.version": 2}

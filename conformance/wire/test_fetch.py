@@ -133,7 +133,7 @@ def test_a_last_fetched_epoch_above_the_current_one_is_rejected(connection: Conn
 
 
 @pytest.mark.parametrize("limit", [0, 1, SIZE - 1, SIZE, 2 * SIZE - 1, 2 * SIZE, 3 * SIZE + 1, 100 * SIZE])
-def test_a_fetch_returns_at_least_one_batch_within_the_byte_limit(
+def test_a_fetch_returns_batches_within_its_byte_limit_but_at_least_one(
     connection: Connection, name: str, limit: int
 ) -> None:
     expected = tuple(range(0, END, 2))[: max(1, limit // SIZE)]
@@ -297,7 +297,7 @@ def test_the_old_id_of_a_recreated_topic_is_unknown(connection: Connection, name
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_fetch_version_returns_zstd_batches_it_supports(
+def test_every_fetch_version_from_4_on_returns_zstd_batches(
     connection: Connection, new_topic: NewTopic, version: int
 ) -> None:
     name = new_topic(compression_type="zstd")

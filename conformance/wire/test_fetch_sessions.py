@@ -250,7 +250,9 @@ def test_names_and_topic_ids_cannot_be_mixed_in_a_session(
     assert mixed == Answer(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, NO_SESSION, {})
 
 
-def test_partitions_that_returned_records_move_to_the_end(connection: Connection, new_topic: NewTopic) -> None:
+def test_partitions_that_returned_records_move_to_the_end_of_the_fetch_session(
+    connection: Connection, new_topic: NewTopic
+) -> None:
     name = new_topic(3)
     session = fetch(connection, 0, 0, {name: [asked(0), asked(1), asked(2)]}).session_id
     for partition in range(3):

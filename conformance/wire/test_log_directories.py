@@ -57,7 +57,9 @@ def test_log_directories_are_listed_with_their_logs(connection: Connection, new_
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_log_can_be_moved_to_its_own_directory(connection: Connection, new_topic: NewTopic, version: int) -> None:
+def test_moving_a_log_to_the_directory_where_it_is_succeeds(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
     name = new_topic(2)
     path = described(connection, 4, {}).log_dir
     assert alter(connection, version, path, name, 0, 1) == [0, 0]

@@ -70,7 +70,9 @@ def test_a_request_that_would_create_more_than_ten_thousand_partitions_creates_n
     assert codes(metadata(connection, by_name(*names))) == codes(answer)
 
 
-def test_null_returns_all_topics_and_an_empty_list_none(connection: Connection, new_topic: NewTopic) -> None:
+def test_metadata_of_null_topics_returns_all_topics_and_of_an_empty_list_none(
+    connection: Connection, new_topic: NewTopic
+) -> None:
     name = new_topic()
     for topics, version in (([], 0), (None, 1), (None, 9), (None, 12)):
         assert codes(metadata(connection, topics, version))[name] == 0
@@ -122,7 +124,7 @@ def test_a_topic_requested_twice_is_returned_once(connection: Connection, new_to
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 12, 13])
-def test_a_topic_is_auto_created_for_the_next_request(
+def test_metadata_of_an_unknown_topic_creates_it_and_a_later_request_returns_it(
     connection: Connection, new_name: Callable[[], str], version: int
 ) -> None:
     name = new_name()
@@ -136,7 +138,7 @@ def test_a_topic_is_auto_created_for_the_next_request(
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_the_topic_of_a_coordinator_is_auto_created(connection: Connection, name: str) -> None:
+def test_a_requested_coordinator_topic_is_auto_created(connection: Connection, name: str) -> None:
     answer = repeated(lambda: metadata(connection, by_name(name), auto=True), lambda answer: codes(answer) == {name: 0})
     (topic,) = answer.topics
     assert topic.is_internal and topic.partitions

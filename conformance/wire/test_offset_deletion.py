@@ -83,7 +83,7 @@ def test_offsets_of_a_group_of_another_protocol_type_cannot_be_deleted(
     assert committed(connection, group) == {(name, 0): 7}
 
 
-def test_offset_delete_answers_topics_without_partitions_only_if_unknown(
+def test_offset_delete_answers_a_topic_without_partitions_only_if_the_topic_is_unknown(
     connection: Connection, new_topic: NewTopic, group: str
 ) -> None:
     name = new_topic()

@@ -394,7 +394,9 @@ def test_acls_with_values_that_are_only_for_filters_are_rejected(
         ("10.0.0.0/99", (INVALID, "Invalid CIDR notation '10.0.0.0/99': ")),
     ],
 )
-def test_acl_hosts_match_the_clients_host(administrator: Connection, host: str, expected: tuple[int, str]) -> None:
+def test_an_acl_host_may_be_any_name_or_a_valid_cidr_range(
+    administrator: Connection, host: str, expected: tuple[int, str]
+) -> None:
     ((code, message),) = create(administrator, creation("t", host=host, principal="User:nobody"))
     assert code == expected[0]
     assert message is not None and message.startswith(expected[1])

@@ -284,7 +284,7 @@ def test_altering_a_scram_user_twice_in_a_request_is_rejected(
     assert credentials(connection, name) == known
 
 
-def test_errors_of_single_scram_alterations_precede_that_of_a_duplicate_user(
+def test_errors_of_single_scram_alterations_take_precedence_over_that_of_a_duplicate_user(
     connection: Connection, new_name: Callable[[], str]
 ) -> None:
     """That of the deletions comes before that of the upsertions."""

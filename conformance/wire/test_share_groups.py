@@ -215,7 +215,7 @@ def test_records_acquired_in_ranges_are_redelivered_in_the_same_ranges(
     assert member.fetch() == [(0, 3, 2), (4, 7, 2), (8, 11, 2)]
 
 
-def test_records_acquired_together_are_redelivered_together_beyond_the_limit(
+def test_records_acquired_together_are_redelivered_together_even_beyond_max_records(
     connection: Connection, name: str, member: Member
 ) -> None:
     write(connection, name, 4, 4, 4, 4)
@@ -370,7 +370,7 @@ def test_overlapping_acknowledgements_are_rejected(
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
-def test_undelivered_offsets_are_rejected_only_while_records_are_in_flight(
+def test_acknowledging_undelivered_offsets_is_invalid_only_while_records_are_in_flight(
     connection: Connection, name: str, member: Member
 ) -> None:
     write(connection, name, 3)

@@ -95,7 +95,7 @@ def test_a_static_member_that_changes_the_protocol_starts_another_generation(new
     assert (answer.generation_id, answer.protocol_name, answer.skip_assignment) == (2, "sticky", False)
 
 
-def test_an_absent_static_member_is_awaited(new_member: NewMember) -> None:
+def test_a_rebalance_waits_for_an_absent_static_member(new_member: NewMember) -> None:
     other, away = new_member(rebalance_ms=500), new_member(instance="i", rebalance_ms=500)
     other.settle()
     rebalanced(other, away)

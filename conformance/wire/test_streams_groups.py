@@ -456,7 +456,7 @@ def test_a_streams_group_is_listed_and_deleted(connection: Connection, name: str
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_member_that_rejoins_with_another_instance_id_has_only_that(
+def test_a_member_that_rejoins_with_another_instance_id_releases_the_old_one(
     connection: Connection, name: str, group: str
 ) -> None:
     def member(member_id: str) -> Member:

@@ -41,7 +41,7 @@ def test_a_partition_not_added_to_the_transaction_is_rejected(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_partitions_of_newer_clients_are_added_automatically(
+def test_partitions_of_newer_clients_are_added_to_the_transaction_automatically(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     assert producer.write(name, version=version) == 0

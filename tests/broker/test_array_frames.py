@@ -196,7 +196,7 @@ def test_generated_frames_with_long_arrays_decode_as_intended(array: Array) -> N
 
 
 @pytest.mark.parametrize(("array", "distinct"), cases(ARRAYS, distinct=True))
-def test_a_request_with_long_arrays_makes_a_bounded_number_of_calls_per_turn(
+def test_handling_a_request_with_long_arrays_makes_a_bounded_number_of_calls_per_loop_turn(
     harness: Harness, array: Array, distinct: bool
 ) -> None:
     compile_all_of(array)
@@ -207,7 +207,7 @@ def test_a_request_with_long_arrays_makes_a_bounded_number_of_calls_per_turn(
 
 
 @pytest.mark.parametrize(("array", "distinct"), cases(dense(NEWEST), distinct=False))
-def test_a_frame_too_small_for_steps_makes_a_bounded_number_of_calls(
+def test_handling_a_frame_too_small_for_steps_makes_a_bounded_number_of_calls_per_loop_turn(
     harness: Harness, array: Array, distinct: bool
 ) -> None:
     compile_all_of(array)
@@ -248,7 +248,7 @@ def test_a_fetch_of_many_partitions_uses_memory_in_proportion_to_its_frame(
 
 
 @pytest.mark.parametrize("in_header", [True, False], ids=["header", "body"])
-def test_a_frame_full_of_unknown_tagged_fields_makes_a_bounded_number_of_calls(
+def test_handling_a_frame_full_of_unknown_tagged_fields_makes_a_bounded_number_of_calls_per_loop_turn(
     harness: Harness, in_header: bool
 ) -> None:
     asked = Asked(harness)

@@ -135,7 +135,7 @@ def test_an_invalid_value_in_a_variable_of_kafkas_image_is_rejected() -> None:
         ("zzz", "unknown setting zzz"),
     ],
 )
-def test_an_unknown_name_is_rejected_with_the_nearest_known_one(name: str, hint: str) -> None:
+def test_an_unknown_setting_name_is_rejected_with_the_nearest_known_one(name: str, hint: str) -> None:
     assert refusal(f"{name}=1") == f"--set {name}: {hint}"
 
 

@@ -88,12 +88,12 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
+def test_an_operation_that_fits_into_one_time_slice_returns_immediately(loop: Loop) -> None:
     assert loop.begin(run_in_slices(steps([], "a", 1))) == "a"
     assert not (loop.soon or loop.answers)
 
 
-def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
+def test_a_long_operation_continues_in_later_loop_turns(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(run_in_slices(steps(told, "a", 7)))
     assert told == ["a0", "a1", "a2"]
@@ -105,7 +105,7 @@ def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
     assert loop.request.was_paused
 
 
-def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
+def test_operations_alternate_with_one_time_slice_per_loop_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(run_in_slices(steps(told, "a", 7)))
     loop.slicer.run_steps_in_slices(steps(told, "b", 4))
@@ -125,7 +125,7 @@ def test_an_operation_that_starts_while_others_are_queued_runs_only_to_its_first
     assert told == ["b0"]
 
 
-def test_an_error_is_raised_in_the_first_slice_and_reported_in_a_later_one(loop: Loop) -> None:
+def test_an_error_is_raised_in_the_first_time_slice_and_reported_in_a_later_one(loop: Loop) -> None:
     async def fail(times: int) -> None:
         await paused(times)
         raise ValueError("no")
@@ -169,7 +169,7 @@ def test_all_steps_of_an_operation_run_immediately_without_an_event_loop() -> No
     assert told[-1] == "b ends"
 
 
-def test_an_operation_that_waits_for_another_runs_one_step_per_turn(loop: Loop) -> None:
+def test_an_operation_that_waits_for_another_runs_one_step_per_loop_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.look_seconds = 0.0
 
@@ -275,7 +275,7 @@ def test_an_operation_whose_client_disconnected_runs_until_it_would_wait_and_end
     assert not loop.answers
 
 
-def test_queued_operations_of_connected_clients_run_again_after_the_queue_is_dropped(loop: Loop) -> None:
+def test_queued_operations_of_connected_clients_are_rerun_when_a_new_cluster_drops_the_queue(loop: Loop) -> None:
     told: list[str] = []
     runs: list[int] = []
 
@@ -298,7 +298,7 @@ def test_queued_operations_of_connected_clients_run_again_after_the_queue_is_dro
     assert (runs, loop.answers) == ([0, 1], ["2-"])
 
 
-def test_an_operation_that_runs_again_before_its_turn_is_not_resumed_by_the_queue(loop: Loop) -> None:
+def test_a_queued_operation_rerun_in_a_new_cluster_is_not_also_resumed_by_the_queue(loop: Loop) -> None:
     promise: Promise[str] = Promise()
 
     async def run() -> str:
@@ -343,7 +343,7 @@ def test_a_running_produce_and_a_request_being_answered_are_not_rerun_in_a_new_c
     )
 
 
-def test_an_operation_given_up_for_memory_is_notified_and_closed(loop: Loop) -> None:
+def test_an_operation_evicted_to_free_memory_is_notified_and_closed(loop: Loop) -> None:
     told: list[str] = []
 
     async def wait() -> str:

@@ -62,7 +62,7 @@ def test_a_known_session_continues_with_its_epoch() -> None:
         (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_a_session_that_does_not_fit_is_rejected(
+def test_an_incremental_fetch_with_a_wrong_session_id_epoch_or_topic_naming_is_rejected(
     session_id_change: int, epoch: int, by_id: bool, code: ErrorCode
 ) -> None:
     sessions = sessions_of(2)
@@ -79,14 +79,14 @@ def test_session_epochs_wrap_to_1() -> None:
     assert session.epoch == 1
 
 
-def test_a_full_cache_keeps_sessions_in_use_over_one_of_equal_size() -> None:
+def test_a_full_session_cache_evicts_no_session_in_use_for_one_of_equal_size() -> None:
     sessions = sessions_of(1)
     session = made(sessions, 2, 0.0)
     assert sessions.create_session(2, False, STALE_AFTER_MS) is None
     assert sessions.get_session_of_incremental_fetch(session.session_id, 1, False, 0.0) is session
 
 
-def test_a_full_cache_evicts_a_smaller_session_for_a_larger_one() -> None:
+def test_a_full_session_cache_evicts_a_smaller_session_for_a_larger_one() -> None:
     sessions = sessions_of(2)
     large, small = made(sessions, 5, 0.0), made(sessions, 1, 0.0)
     assert sessions.create_session(2, False, 1.0) is not None
@@ -96,7 +96,7 @@ def test_a_full_cache_evicts_a_smaller_session_for_a_larger_one() -> None:
         sessions.get_session_of_incremental_fetch(small.session_id, 1, False, 1.0)
 
 
-def test_a_full_cache_evicts_a_stale_session() -> None:
+def test_a_full_session_cache_evicts_a_stale_session() -> None:
     sessions = sessions_of(1)
     made(sessions, 9, 0.0)
     assert sessions.create_session(1, False, STALE_AFTER_MS + 1.0) is not None
@@ -178,14 +178,14 @@ def test_a_cache_without_slots_creates_no_sessions() -> None:
     assert sessions_of(0).create_session(1, False, 0.0) is None
 
 
-def test_a_partition_moved_to_the_end_of_a_session_comes_last() -> None:
+def test_a_partition_moved_to_the_end_of_a_fetch_session_is_its_last() -> None:
     session = made(sessions_of(1), 3, 0.0)
     first = next(iter(session.partitions.values()))
     session.move_to_end(first)
     assert [index for _, index in session.partitions] == [1, 2, 0]
 
 
-def test_records_errors_and_moved_offsets_make_a_session_partition_changed() -> None:
+def test_new_records_errors_and_offsets_make_a_session_partition_changed() -> None:
     partition = FetchedPartition("t", 0)
     assert partition.has_changed_for_client(10, 0, 0, 0), "nothing was told before"
     partition.remember_sent_offsets(10, 0, 0)

@@ -109,7 +109,7 @@ def test_imports_do_not_pause_when_few_file_descriptors_are_left(
     assert len(slept) == pauses
 
 
-def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_whose_import_lacks_a_file_descriptor_is_imported_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     slept: list[float] = []
 

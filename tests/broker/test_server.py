@@ -166,7 +166,9 @@ def serve(
 
 
 @pytest.mark.parametrize(("duration_us", "is_noted"), [("0", False), ("60", True)])
-def test_reads_are_noted_for_busy_polling_if_it_is_on(tmp_path: Path, duration_us: str, is_noted: bool) -> None:
+def test_reads_are_noted_for_busy_polling_only_if_it_is_enabled(
+    tmp_path: Path, duration_us: str, is_noted: bool
+) -> None:
     async def talk(served: Served) -> None:
         polling = served.server._shared.polling
         assert (polling is not None and polling._reads + polling._until > 0) is is_noted

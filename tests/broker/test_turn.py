@@ -52,7 +52,7 @@ def test_batches_of_several_connections_are_written_together_and_then_answered(
     assert loop.values() == ["first", "a0", "a1", "a2", "a3", "a4"]
 
 
-def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_path: Path) -> None:
+def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_event_loops_turn(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         harness.produce("t", "first")  # the first batch of a segment is written at once
@@ -66,7 +66,7 @@ def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_pat
             assert partition.log.log_end_offset == expected
 
 
-def test_waiters_for_records_are_called_in_the_turn_that_writes_them(tmp_path: Path) -> None:
+def test_waiters_for_records_are_called_in_the_loop_turn_that_writes_the_records(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         harness.produce("t", "first")
@@ -83,7 +83,7 @@ def test_waiters_for_records_are_called_in_the_turn_that_writes_them(tmp_path: P
         assert (told, soon) == (["watch"], []), "and the loop is not woken for a turn without work"
 
 
-def test_batches_that_are_appended_while_a_turn_ends_are_written_in_the_next_one(tmp_path: Path) -> None:
+def test_batches_that_are_appended_while_a_loop_turn_ends_are_written_in_the_next_one(tmp_path: Path) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         harness.produce("t", "first")
@@ -121,7 +121,7 @@ def test_responses_of_a_connection_stay_in_order_around_deferred_ones(loop: Loop
     assert [number for number, _ in client.responses()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_fetch_sees_only_written_batches_and_a_delayed_one_also_those_of_the_turn(loop: Loop) -> None:
+def test_a_fetch_returns_only_written_batches_and_a_delayed_fetch_those_written_later(loop: Loop) -> None:
     producer, reader, waiting = (LoopClient(loop.harness) for _ in range(3))
     producer.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
     reader.read((1, fetch_of(loop.harness, {("t", 0): 0}), FETCH))
@@ -168,7 +168,7 @@ def test_a_failed_write_fails_exactly_the_responses_that_waited_for_it(loop: Loo
     assert (loop.values(), loop.values(("u", 0))) == (["first", "d"], ["first", "b", "c"])
 
 
-def test_if_only_the_last_write_of_a_turn_fails_only_its_produces_are_rejected(
+def test_if_only_the_last_write_of_a_loop_turn_fails_only_its_produces_are_rejected(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
@@ -183,7 +183,7 @@ def test_if_only_the_last_write_of_a_turn_fails_only_its_produces_are_rejected(
     assert values_in(answers_in(loop.harness, answer)["t", 0]) == ["0", "1"]
 
 
-def test_if_an_early_write_of_a_turn_fails_later_produces_may_succeed(
+def test_if_an_early_write_of_a_loop_turn_fails_later_produces_may_succeed(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
@@ -198,7 +198,7 @@ def test_if_an_early_write_of_a_turn_fails_later_produces_may_succeed(
     assert loop.values() == ["first", "3", "4"]
 
 
-def test_a_produce_in_steps_reports_a_batch_lost_in_an_earlier_turn(
+def test_a_produce_in_steps_reports_a_batch_lost_in_an_earlier_loop_turn(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon: list[Any] = []
@@ -236,7 +236,7 @@ def test_a_failed_write_with_acks_0_closes_the_connection(loop: Loop) -> None:
     assert not loop.partition(("t", 0)).waiters
 
 
-def test_a_produce_to_a_topic_deleted_in_the_same_turn_is_answered_with_an_error(loop: Loop) -> None:
+def test_a_produce_to_a_topic_deleted_in_the_same_loop_turn_is_answered_with_an_error(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
     list(loop.harness.cluster.controller.delete_topic_in_steps(loop.harness.cluster.image.topics["t"]))

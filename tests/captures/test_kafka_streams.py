@@ -61,13 +61,13 @@ def test_responses_are_paired_and_explained_in_the_version_of_their_request() ->
     assert named(last.part, "error_code").meaning == "REBALANCE_IN_PROGRESS"
 
 
-def test_requests_without_responses_are_pairs_without_an_answer() -> None:
+def test_a_request_without_a_response_is_listed_without_one() -> None:
     silent = request(ProduceRequest(acks=0), 9, 1)
     found = conversation(heartbeat(0) + silent + heartbeat(2), heartbeat_answer(0) + heartbeat_answer(2))
     assert ids(found.pairs) == [(0, 0), (1, None), (2, 2)]
 
 
-def test_a_client_with_a_constant_correlation_id_is_paired_in_order() -> None:
+def test_requests_with_a_constant_correlation_id_are_paired_with_responses_in_order() -> None:
     found = conversation(heartbeat(0, "a") + heartbeat(0, "b"), heartbeat_answer(0, 1) + heartbeat_answer(0, 2))
     assert [pair.answer.data for pair in found.pairs if pair.answer] == [heartbeat_answer(0, 1), heartbeat_answer(0, 2)]
 
@@ -165,7 +165,7 @@ def test_tls_connections_and_other_protocols_are_counted_separately() -> None:
     assert (found.tls, found.others) == ([tls], 1)
 
 
-def test_pairs_of_several_connections_are_numbered_by_time() -> None:
+def test_requests_of_several_connections_are_numbered_by_time() -> None:
     first, second = Wire().open(), Wire(("127.0.0.1", 50_001)).open()
     first.asks(HELLO)
     second.packets += second.packets[:0]

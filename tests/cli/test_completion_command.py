@@ -53,7 +53,7 @@ def test_commands_options_and_kafkas_names_are_completed_without_a_server(
     assert completed(*words) == expected
 
 
-def test_topics_and_groups_come_from_the_server(run_client: Run, broker: RunningBroker) -> None:
+def test_completed_topics_and_groups_are_requested_from_the_server(run_client: Run, broker: RunningBroker) -> None:
     server = ("-b", broker.bootstrap_servers)
     for name in ("orders", "orders-again", "payments"):
         run_client("topics", "create", name)

@@ -85,13 +85,13 @@ def test_each_command_takes_its_settings_from_a_file(
     assert run("consume", topic, *config).stdout == "tea\n"
 
 
-def test_an_option_overrides_the_file(run: Run, properties: Callable[..., str], secured: Broker) -> None:
+def test_an_option_overrides_the_client_config_file(run: Run, properties: Callable[..., str], secured: Broker) -> None:
     config = properties(bootstrap_servers="127.0.0.1:1", sasl_mechanism="GSSAPI")
     given = ("--bootstrap-server", secured.bootstrap_servers, "--client", "sasl.mechanism=SCRAM-SHA-512")
     assert run("topics", "list", "--command-config", config, *given).exit_code == 0
 
 
-def test_the_environment_names_the_server(
+def test_an_environment_variable_names_the_server(
     run: Run, properties: Callable[..., str], secured: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = properties(bootstrap_servers="")

@@ -27,7 +27,7 @@ def written(made: logging.LogRecord) -> dict[str, Any]:
     return line
 
 
-def test_a_line_has_time_level_logger_and_message() -> None:
+def test_a_json_log_line_has_time_level_logger_and_message() -> None:
     assert written(record("%s has %d", "orders", 3)) == {
         "time": "2023-11-14T22:13:20.250+00:00",
         "level": "WARNING",

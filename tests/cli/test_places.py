@@ -146,6 +146,6 @@ def test_a_position_in_an_unread_partition_is_rejected(client: Client) -> None:
         find_offsets_at(client, [EU0, EU1], [parse_offset_or_time("7=1")], "earliest")
 
 
-def test_reading_the_metadata_log_suggests_dump(client: Client) -> None:
+def test_reading_the_metadata_log_is_rejected_with_a_hint_at_the_dump_command(client: Client) -> None:
     with pytest.raises(click.ClickException, match="minibroker dump shows its files"):
         list_partitions(client, [("__cluster_metadata", ())])

@@ -58,6 +58,6 @@ def test_a_rejection_by_the_broker_is_reported(run_client: Run) -> None:
     assert result.exit_code == 1 and "cannot delete records of compacted-0: POLICY_VIOLATION" in result.stderr
 
 
-def test_a_position_is_required(run: Run) -> None:
+def test_records_delete_requires_a_position(run: Run) -> None:
     result = run("records", "delete", "t")
     assert result.exit_code == 2 and "--before" in result.stderr

@@ -35,7 +35,9 @@ def test_repairs_are_done_with_yes(run: Run, tmp_path: Path) -> None:
     assert run("repair", str(tmp_path / "data")).stdout == "there is nothing to repair\n"
 
 
-def test_another_directory_is_rejected_in_one_line_with_status_2(run: Run, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_log_directory_is_rejected_in_one_line_with_status_2(
+    run: Run, tmp_path: Path
+) -> None:
     result = run("repair", str(tmp_path))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert "is not a log directory" in result.stderr

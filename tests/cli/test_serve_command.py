@@ -120,7 +120,7 @@ def test_an_invalid_setting_is_rejected_before_anything_is_changed(
     assert not any(tmp_path.iterdir())
 
 
-def test_an_invalid_variable_is_rejected_by_name(tmp_path: Path) -> None:
+def test_an_invalid_environment_variable_is_rejected_by_name(tmp_path: Path) -> None:
     env = {"MINIBROKER_NUM_PARTITIONS": "no"}
     assert refused(tmp_path, env=env).startswith("environment variable MINIBROKER_NUM_PARTITIONS: Invalid value no")
 

@@ -53,7 +53,7 @@ def test_a_request_is_sent_as_a_frame_with_a_header() -> None:
 
 
 @given(st.data())
-def test_responses_are_decoded_from_any_pieces(data: st.DataObject) -> None:
+def test_responses_are_decoded_however_the_received_bytes_are_split(data: st.DataObject) -> None:
     made = connection()
     codes = data.draw(st.lists(st.integers(0, 131), min_size=1, max_size=5))
     ids = [made.encode_request(HeartbeatRequest(), 4)[0] for _ in codes]

@@ -57,7 +57,7 @@ def test_unneeded_credentials_are_accepted_and_ignored() -> None:
     assert settings.tls is None and settings.credentials is None
 
 
-def test_servers_consist_of_host_and_port() -> None:
+def test_bootstrap_servers_consist_of_host_and_port() -> None:
     found = [Address("a", 1), Address("::1", 2), Address("c.example", 3)]
     assert parse_addresses("a:1, [::1]:2 ,c.example:3,") == found
     assert list(map(str, found)) == ["a:1", "[::1]:2", "c.example:3"]

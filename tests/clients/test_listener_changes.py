@@ -56,7 +56,7 @@ def port() -> int:
     return free_ports(1)
 
 
-def test_an_added_listener_outlives_restarts_but_no_reset(port: int) -> None:
+def test_an_added_listener_survives_a_restart_but_not_a_reset(port: int) -> None:
     with Broker({"listeners": FIRST, "listener.security.protocol.map": PROTOCOLS}) as broker:
         assert change(broker, listeners=f"{FIRST},X://127.0.0.1:{port}") == ErrorCode.NONE
         assert answers(port)
@@ -99,7 +99,7 @@ def test_a_listener_that_is_removed_at_once_is_not_opened(port: int) -> None:
         assert not answers(port)
 
 
-def test_an_added_listener_has_keys_of_its_own(port: int, complaints: list[str]) -> None:
+def test_an_added_listener_uses_its_own_tls_keys(port: int, complaints: list[str]) -> None:
     complaints += ["listeners has no TLS", "it does not speak TLS"]
     authority = Authority()
     keys = {f"listener.name.tls.{name}": text for name, text in inline(authority, authority.sign()).items()}

@@ -236,7 +236,7 @@ def key_store(listener: str, signed: Signed) -> dict[str, str]:
     return {f"listener.name.{listener}.ssl.{name}": text for name, text in texts.items()}
 
 
-def test_keys_are_replaced_for_new_connections_without_losing_records(
+def test_tls_keys_are_replaced_for_new_connections_without_losing_records(
     broker: Broker, stores: Path, complaints: list[str]
 ) -> None:
     complaints.append(CLOSING)
@@ -266,7 +266,7 @@ def test_keys_are_replaced_for_new_connections_without_losing_records(
     assert producer.flush(PATIENCE_S) == 0 and failed == []
 
 
-def test_replaced_keys_are_kept_over_a_restart_and_never_shown(broker: Broker, stores: Path) -> None:
+def test_replaced_tls_keys_survive_a_restart_and_are_never_described(broker: Broker, stores: Path) -> None:
     renewed = authority.sign(hosts=("localhost", "127.0.0.1", "more.test"))
     settings = confluent_settings(address(broker, 0), stores, certificate=False)
     altered(AdminClient(settings), key_store("ssl", renewed))

@@ -93,7 +93,7 @@ def test_control_api_explorer_and_registry_respond_at_the_addresses_in_the_compo
 
 
 @NEEDS_LINUX
-def test_the_compose_file_serves_what_it_and_the_page_say(tmp_path: Path) -> None:
+def test_the_services_of_the_compose_file_respond_at_the_documented_addresses(tmp_path: Path) -> None:
     text = (ROOT / "docker" / "compose.yaml").read_text()
     (service,) = yaml.safe_load(text)["services"].values()
     variables = service["environment"]

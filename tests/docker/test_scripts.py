@@ -109,7 +109,7 @@ def test_additional_options_are_given_in_a_variable(told: Told) -> None:
     assert "MINIBROKER_OPTIONS" not in found["variables"]
 
 
-def test_the_cluster_id_is_given_by_variable_or_format(root: Path, told: Told) -> None:
+def test_the_cluster_id_is_set_by_an_environment_variable_or_the_format_command(root: Path, told: Told) -> None:
     assert told(CLUSTER_ID="4L6g3nShT-eMCtK--X86sw")["arguments"][-2:] == ["--cluster-id", "4L6g3nShT-eMCtK--X86sw"]
     scram = "SCRAM-SHA-256=[name=a,password=b]"
     storage = "opt/kafka/bin/kafka-storage"
@@ -125,7 +125,7 @@ def test_format_rejects_unsupported_options(root: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "kafka-storage format: there is no option --feature in this image\n")
 
 
-def test_topic_tools_work_as_compose_files_call_them(root: Path) -> None:
+def test_kafkas_topic_tools_are_imitated_as_far_as_compose_files_call_them(root: Path) -> None:
     bin = root / "opt/kafka/bin"
     for name in ("kafka-topics.sh", "kafka-broker-api-versions", "cub"):
         shutil.copy(bin / "tool", bin / name)

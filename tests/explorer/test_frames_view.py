@@ -47,7 +47,7 @@ def portion(broker: Broker, feed: FrameFeed) -> Any:
     return broker.loop.run_on_loop(feed.take_next_portion())
 
 
-def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
+def test_the_stream_of_frames_contains_past_and_new_ones(explored: Broker) -> None:
     produce(explored)
     (row,) = (row for row in rows_until(explored, "Produce") if row["api"] == "Produce")
     assert (row["client_id"], row["node"], row["topics"], row["errors"]) == ("shop", 1, {"orders": [0]}, [])
@@ -120,7 +120,7 @@ def test_a_produce_links_to_the_topic_it_changed(explored: Broker) -> None:
     ]
 
 
-def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
+def test_no_effects_are_shown_for_a_rejected_request(explored: Broker) -> None:
     explored.create_topic("orders")
     explored.faults.add(api="Produce", error="INVALID_TOPIC_EXCEPTION")
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers})
@@ -147,7 +147,7 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
 
-def test_the_frame_filters_of_the_page_know_each_word_of_the_server(explored: Broker) -> None:
+def test_the_pages_frame_filters_support_each_filter_word_of_the_server(explored: Broker) -> None:
     """The page evaluates them; its grammar must know each word that the server names."""
     source = (FOLDER / "core" / "filters.js").read_text()
     assert [word for word in list_filter_words() if f"\n  {word}: (wanted" not in source] == []
@@ -160,7 +160,7 @@ def test_a_broker_without_an_explorer_has_no_interceptors_and_listeners() -> Non
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
-def test_no_text_to_copy_is_made_of_a_large_frame(api_key: ApiKey) -> None:
+def test_a_large_frame_offers_no_texts_to_copy(api_key: ApiKey) -> None:
     assert (
         make_texts_to_repeat_request(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
     )

@@ -69,7 +69,7 @@ def test_a_too_large_record_is_shown_by_its_beginning(large: Broker) -> None:
     assert payload["problem"].startswith("only its beginning is decompressed: 16,777,216 bytes")
 
 
-def test_records_beyond_the_size_limit_are_omitted(large: Broker) -> None:
+def test_records_beyond_the_size_limit_of_a_page_are_omitted(large: Broker) -> None:
     append(large, bomb(*(Record(0, 0, None, b"x" * MIB) for _ in range(40))))
     large.produce("orders", "next")
     listed = ask(large, "topics/orders/0/records")
@@ -86,7 +86,7 @@ def test_many_decompression_bombs_share_one_size_limit() -> None:
     assert len(list(part.iterate_problems())) >= 49
 
 
-def test_a_batch_with_a_too_large_block_is_reported(large: Broker) -> None:
+def test_a_batch_with_a_too_large_compressed_block_is_reported(large: Broker) -> None:
     append(large, bomb(Record(0, 0, None, b"x" * (20 * MIB)), codec=Compression.GZIP))
     listed = ask(large, "topics/orders/0/records")
     assert (listed["records"][0]["value"]["size"], listed["stopped"]) == (20 * MIB, [STOPPED.format(0)])
@@ -115,7 +115,9 @@ def test_a_value_in_a_corrupt_batch_cannot_be_saved(payload: bytes) -> None:
         log_pages._DecompressedStream(iter([payload])).read_key_or_value(2, 0, is_key=False)
 
 
-def test_a_large_batch_is_not_damage_and_not_read_completely(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_too_large_to_check_is_not_reported_as_damage_and_not_read_completely(
+    explored: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, None, b"x" * (20 * MIB))))
     read: list[int] = []

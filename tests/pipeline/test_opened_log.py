@@ -151,7 +151,7 @@ def test_a_broker_and_its_directory_give_the_same_rows(tmp_path: Path) -> None:
         assert live == pipeline.open(tmp_path / "data", "orders", start=3).records().to_arrow()
 
 
-def test_spark_is_not_imported(log: str) -> None:
+def test_reading_an_opened_log_does_not_import_spark(log: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT_SPARK, log]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["28"]
 

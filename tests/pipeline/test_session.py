@@ -92,7 +92,7 @@ def test_the_python_of_executors_is_that_of_the_spark_setting(monkeypatch: pytes
 
 
 @pytest.mark.timeout(300)
-def test_settings_of_a_program_override_those_of_spark_submit_and_defaults_do_not(tmp_path: Path) -> None:
+def test_settings_of_a_program_override_those_of_spark_submit_which_override_our_defaults(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 from minibroker.pipeline.session import session

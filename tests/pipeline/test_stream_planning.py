@@ -69,7 +69,7 @@ def test_the_limit_of_a_batch_is_divided_in_proportion_to_the_unread_offsets() -
 
 
 @given(LOGS, st.integers(1, 300))
-def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
+def test_the_offset_limit_of_a_batch_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
     latest = latest_in(log)
     end = limit_end_offsets(start, latest, most, log)

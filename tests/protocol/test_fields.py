@@ -99,7 +99,7 @@ def test_each_instance_gets_its_own_default_struct() -> None:
     assert get_default_factory(list_declared_fields(Outer)[1]) is Order.Shop
 
 
-def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
+def test_the_default_of_a_nullable_field_is_empty_unless_it_is_declared_as_null() -> None:
     """A field that may be null need not be null by default, as in Kafka."""
     assert get_default_value(DEFAULTS["payload"]) == b""
     assert Order().numbers == []

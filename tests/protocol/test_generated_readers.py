@@ -92,7 +92,7 @@ def read(data, pos, end):
     return leave_group_request, pos"""
 
 
-def test_the_generated_reader_nests_as_the_wire_format() -> None:
+def test_the_generated_reader_has_the_nesting_of_the_wire_format() -> None:
     assert generate_reader_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 

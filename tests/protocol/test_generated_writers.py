@@ -49,7 +49,7 @@ class Elsewhere(NamedTuple):
     size_bytes: int
 
 
-def test_the_generated_writer_nests_as_the_wire_format() -> None:
+def test_the_generated_writer_has_the_nesting_of_the_wire_format() -> None:
     assert generate_writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 

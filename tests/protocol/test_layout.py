@@ -42,7 +42,7 @@ def test_the_least_size_of_a_struct_is_computed(struct: type, version: int, flex
     assert measure_smallest_struct_bytes(struct, version, flexible) == size
 
 
-def test_an_array_item_counts_at_least_one_byte() -> None:
+def test_an_array_item_without_fields_counts_as_one_byte() -> None:
     """Else a count of two billion would be held by no data at all."""
     assert measure_smallest_item_bytes(FieldType("struct", struct=Nothing), 0, False) == 1
 

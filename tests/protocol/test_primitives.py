@@ -79,7 +79,7 @@ def test_texts_that_are_not_base64_uuids_are_rejected(text: str) -> None:
         parse_uuid(text)
 
 
-def test_output_parts_are_bytes_and_regions_in_order() -> None:
+def test_output_parts_are_bytes_and_file_regions_in_the_order_they_were_added() -> None:
     first, second = Elsewhere(10), Elsewhere(20)
     out = Output()
     out += b"head"

@@ -83,7 +83,7 @@ def test_keys_are_counted_and_released_in_steps():
     assert list(counts) == []
 
 
-def test_steps_that_wait_for_others_cannot_run_at_once():
+def test_steps_that_wait_for_other_work_cannot_be_run_all_at_once():
     def waiting() -> Steps[None]:
         yield WAITING
 

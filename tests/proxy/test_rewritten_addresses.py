@@ -70,7 +70,7 @@ def test_addresses_in_leader_hints_are_replaced_unless_empty() -> None:
     assert not list_endpoints(nobody)
 
 
-def test_the_proxy_omits_unknown_versions_only_of_apis_with_addresses() -> None:
+def test_the_proxy_limits_api_versions_responses_to_versions_it_knows_only_for_apis_with_addresses() -> None:
     known = get_response_class(ApiKey.METADATA).versions[-1]
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]

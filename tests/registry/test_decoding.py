@@ -19,7 +19,7 @@ def test_decoded_bytes_and_decimals_are_strings_in_json() -> None:
     assert format_json({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
 
 
-def test_values_beyond_the_limit_are_omitted_with_a_note() -> None:
+def test_json_beyond_the_length_limit_is_cut_with_a_note() -> None:
     assert format_json(["a", "b"], max_length=10) == '["a", "b"]'
     assert format_json(["a", "b"], max_length=9) == '["a", "b"\n… and more: only 9 characters are shown'
 

@@ -127,7 +127,7 @@ def test_a_server_that_is_not_a_registry_is_reported_in_one_sentence(answer: byt
         assert str(caught.value) == said.format(url)
 
 
-def test_a_port_without_a_server_is_reported_as_for_brokers() -> None:
+def test_an_unreachable_registry_is_reported_like_an_unreachable_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(RequestFailed, match=f"^cannot connect to {url}: Connection refused$"):

@@ -103,7 +103,7 @@ def test_a_large_write_is_torn_at_a_sector_boundary() -> None:
     assert sizes == {0, SECTOR_BYTES, 2 * SECTOR_BYTES, 3 * SECTOR_BYTES}
 
 
-def test_unsynced_names_are_lost_from_the_last_on() -> None:
+def test_a_power_loss_loses_unsynced_file_names_from_the_last_on() -> None:
     found = set()
     for seed in range(100):
         disk = disk_of(seed)

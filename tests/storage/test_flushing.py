@@ -385,7 +385,7 @@ def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk
     assert "00000000000000000000.index" in disk.synced
 
 
-def test_work_that_fails_returns_its_error() -> None:
+def test_the_error_of_a_failing_function_is_returned_instead_of_raised() -> None:
     assert run_and_return_error(lambda: None) is None
     error = run_and_return_error(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)

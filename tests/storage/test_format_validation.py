@@ -70,7 +70,7 @@ def moved(records: list[Record], offset: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
+def test_a_batch_truncated_in_its_header_is_corrupt(log: Log, magic: int) -> None:
     data = build_records_in_format(RECORDS, magic)
     for size_bytes in range(1, 18):
         error = refused(log, data[:size_bytes], message_format_version=1)

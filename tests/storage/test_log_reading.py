@@ -44,7 +44,7 @@ def test_a_read_at_any_offset_finds_the_batch_that_contains_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 90, 200, 500, 990, 5000])
-def test_regions_contain_whole_batches_within_the_limit(tmp_path: Path, max_bytes: int) -> None:
+def test_regions_contain_whole_batches_within_the_byte_limit(tmp_path: Path, max_bytes: int) -> None:
     log = log_of(tmp_path)
     assert len(read_batches(log, max_bytes=max_bytes)) == 30
     for offset in range(0, 60, 2):
@@ -61,7 +61,7 @@ def test_a_region_ends_at_its_segment_boundary(tmp_path: Path) -> None:
     assert region.size_bytes == log.segments[0].size_bytes
 
 
-def test_a_first_batch_beyond_the_limit_is_returned_only_on_request(tmp_path: Path) -> None:
+def test_a_first_batch_beyond_the_byte_limit_is_returned_only_on_request(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5)
     size = len(batch(2))
     assert log.read(3, size - 1, minimum_one=False) is None

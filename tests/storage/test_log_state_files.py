@@ -75,14 +75,14 @@ def test_a_transaction_index_that_could_not_be_written_is_written_before_its_fsy
     assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
 
 
-def test_entries_of_deleted_segments_are_removed(made: Made) -> None:
+def test_aborted_transactions_of_deleted_segments_are_removed(made: Made) -> None:
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.files.remove_files_before(26)
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
     assert list(made.files.aborted.list_transactions_between(0, 100)) == []
 
 
-def test_entries_beyond_a_truncation_are_removed(made: Made) -> None:
+def test_aborted_transactions_beyond_a_truncation_are_removed(made: Made) -> None:
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.files.truncate_to(15, made.segments[:1])
     assert made.names() == ["leader-epoch-checkpoint"]

@@ -117,7 +117,7 @@ def test_a_batch_shorter_than_its_header_is_corrupt_for_consumers(tmp_path: Path
     assert outcome(log, third) == third
 
 
-def test_the_smallest_message_is_not_corrupt_if_its_end_is_lost(tmp_path: Path) -> None:
+def test_the_lost_end_of_a_message_of_the_smallest_size_is_a_storage_error(tmp_path: Path) -> None:
     file, first, third = second_segment(tmp_path)
     file.write_bytes(first.to_bytes(8) + (14).to_bytes(4))
     assert [outcome(open_at(tmp_path), offset) for offset in (first, third - 1)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

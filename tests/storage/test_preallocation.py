@@ -65,7 +65,9 @@ def test_preallocated_zeros_after_a_crash_are_truncated_silently(
     assert log.log_end_offset == batches + 1
 
 
-def test_a_torn_batch_is_still_logged_as_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_batch_in_a_preallocated_segment_is_logged_as_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(tmp_path / "log", 3)
     shutil.copytree(tmp_path / "log", tmp_path / "crashed")
     with (tmp_path / "crashed" / FIRST).open("r+b") as file:

@@ -134,7 +134,7 @@ def test_timestamps_are_not_read_beyond_the_first_kept_segment() -> None:
     retention_bytes=st.integers(-1, 200),
     retention_ms=st.integers(-1, 120),
 )
-def test_exactly_the_segments_beyond_the_limits_are_deleted(
+def test_exactly_the_segments_beyond_the_retention_limits_are_deleted(
     sizes: list[int], times: list[int], start: int, retention_bytes: int, retention_ms: int
 ) -> None:
     segments = stubs(*sizes, newest_ms=times)

@@ -67,7 +67,7 @@ def test_an_interval_of_zero_adds_an_entry_for_each_batch_but_the_first(tmp_path
     assert segment.indexes.offsets.count == 4
 
 
-def test_a_reopened_segment_knows_the_same_as_the_one_that_was_written(tmp_path: Path) -> None:
+def test_a_reopened_segment_has_the_same_state_as_the_one_that_was_written(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()

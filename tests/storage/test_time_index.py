@@ -47,7 +47,7 @@ def test_a_timestamp_that_is_not_larger_adds_no_entry(tmp_path: Path) -> None:
     assert index.list_entries() == [(T, 1009)]
 
 
-def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: Path) -> None:
+def test_opening_a_time_index_reads_its_last_entry_and_loading_reads_all(tmp_path: Path) -> None:
     index_of(tmp_path, ENTRIES).write_file()
     index = reopened(tmp_path)
     assert (index.count, index.last_timestamp, index.last_offset) == (4, T + 100, 1050)

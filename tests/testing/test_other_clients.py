@@ -106,7 +106,7 @@ def test_a_held_transaction_end_delays_its_producer(broker: Broker) -> None:
     producer.close()
 
 
-def test_a_join_is_delayed_and_a_removed_member_rejoins(broker: Broker) -> None:
+def test_slow_joins_delays_a_consumer_and_an_evicted_member_rejoins(broker: Broker) -> None:
     fault = broker.slow_joins("g", "1 min")  # less than after what idle connections are closed
     found: list[bytes] = []
 
@@ -154,7 +154,7 @@ def test_a_paused_node_answers_when_it_resumes(cluster: Broker) -> None:
     producer.close()
 
 
-def test_leaders_move_and_become_unavailable(cluster: Broker) -> None:
+def test_a_producer_survives_moved_and_missing_leaders(cluster: Broker) -> None:
     producer, leader = producer_of(cluster), cluster.leader("t")
     producer.send("t", b"b").get(20)
     assert leader is not None
@@ -170,7 +170,7 @@ def test_leaders_move_and_become_unavailable(cluster: Broker) -> None:
     assert [record.text for record in cluster.records("t")] == ["a", "b", "c", "d"]
 
 
-def test_a_coordinator_moves(cluster: Broker) -> None:
+def test_a_consumer_commits_after_its_coordinator_moved(cluster: Broker) -> None:
     consumer = consumer_of(cluster, group_id="g", enable_auto_commit=False)
     assert next(consumer).value == b"a"
     before = cluster.coordinator(group="g")
@@ -193,7 +193,7 @@ def test_a_transactional_producer_finds_its_coordinator(cluster: Broker) -> None
     assert cluster.records("t")[-1].transaction == "committed"
 
 
-def test_stale_metadata_misleads_a_client(cluster: Broker) -> None:
+def test_a_producer_retries_until_stale_metadata_is_refreshed(cluster: Broker) -> None:
     for node in (1, 2, 3):
         cluster.make_stale(node)
     leader = cluster.leader("t")

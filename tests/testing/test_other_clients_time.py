@@ -91,7 +91,7 @@ def test_partitions_of_a_silent_member_are_reassigned_after_its_session_timeout(
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
-def test_expired_group_offsets_restart_the_next_member(broker: Broker, client: str) -> None:
+def test_a_member_starts_from_the_beginning_after_its_groups_offsets_expired(broker: Broker, client: str) -> None:
     broker.create_topic("t", retention_ms=-1)
     broker.produce("t", "a", "b")
 

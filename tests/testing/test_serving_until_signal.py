@@ -99,7 +99,7 @@ def test_a_stopped_broker_has_no_metrics_until_it_is_restarted(tmp_path: Path) -
         assert metrics.value("connections") == 0 < metrics.value("connections_accepted_total")
 
 
-def test_errors_by_emulation_and_faults_are_counted(tmp_path: Path) -> None:
+def test_metrics_count_errors_caused_by_emulation_and_faults(tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 2}\n")
     with controlled(tmp_path, "--faults", str(tmp_path / "faults.yaml"), "--emulate", "2.0") as (control, metrics):
         produce(control.bootstrap_servers)

@@ -115,7 +115,7 @@ def test_the_minimum_compaction_lag_cannot_exceed_the_maximum() -> None:
 # --- topics
 
 
-def test_a_topic_inherits_broker_values_except_its_own() -> None:
+def test_a_log_inherits_the_brokers_configs_except_those_of_its_topic() -> None:
     settings = Settings({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact,delete"})
     overrides = {"max.message.bytes": "99", "message.timestamp.type": "LogAppendTime"}
     expected = LogSettings(

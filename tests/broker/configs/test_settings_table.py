@@ -50,7 +50,7 @@ def test_a_default_of_a_setting_without_effect_is_valid() -> None:
         ("listener.name.x.plain.sasl.jaas.config", ConfigType.PASSWORD, "sasl.jaas.config"),
     ],
 )
-def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: ConfigType, base: str) -> None:
+def test_a_setting_of_one_listener_has_the_type_of_the_general_setting(name: str, type: ConfigType, base: str) -> None:
     row = find_broker_setting_declaration(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
     assert not row.is_dynamic
@@ -65,7 +65,7 @@ def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: Con
         ("listener.name.x.max.connections.per.ip", False),
     ],
 )
-def test_only_some_settings_of_a_listener_have_an_effect(name: str, acts: bool) -> None:
+def test_the_table_marks_which_settings_of_one_listener_have_an_effect(name: str, acts: bool) -> None:
     assert find_broker_setting_declaration(name).has_effect is acts
 
 
@@ -101,7 +101,7 @@ def test_a_setting_is_explained_in_one_sentence() -> None:
         assert row.documentation.endswith(".") and "\n" not in row.documentation, row.name
 
 
-def test_exactly_the_settings_of_topics_have_a_topic_name() -> None:
+def test_exactly_the_settings_that_apply_to_topics_have_a_topic_name() -> None:
     for row in SETTINGS:
         assert (row.topic is None) == (row.scope is SettingScope.BROKER), row.name
         assert row.scope is not SettingScope.BOTH or row.update is UpdateMode.CLUSTER_WIDE, row.name
@@ -138,7 +138,7 @@ def test_throttled_replicas_are_a_wildcard_or_partition_broker_pairs(pairs: tupl
 
 
 @pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
-def test_any_other_list_of_throttled_replicas_is_invalid(pairs: tuple[str, ...]) -> None:
+def test_throttled_replicas_in_another_form_than_a_wildcard_or_pairs_are_invalid(pairs: tuple[str, ...]) -> None:
     assert ReplicaList().find_validation_error(pairs) is not None
 
 

@@ -46,7 +46,7 @@ def test_one_of_two_concurrently_created_colliding_names_is_rejected(harness: Ha
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
-def test_a_topic_is_usable_even_if_its_creation_is_abandoned_after_its_record(tmp_path: Path) -> None:
+def test_a_topic_is_usable_even_if_its_creation_is_abandoned_after_its_record_is_written(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})

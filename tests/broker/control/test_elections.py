@@ -212,7 +212,7 @@ def test_unclean_elections_process_a_hundred_partitions_per_step(tmp_path: Path)
         assert led == [0, 0, 0, 100, 200, 250, 250, 250, 250]  # first the logs hear of it, last who is in sync again
 
 
-def test_each_portion_of_iterated_partitions_has_those_that_exist_when_it_begins(harness: Harness) -> None:
+def test_partitions_added_or_deleted_during_an_iteration_in_portions_are_included_or_skipped(harness: Harness) -> None:
     controller = harness.cluster.controller
     for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
         controller.create_topic(name, count)

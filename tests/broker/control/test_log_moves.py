@@ -278,7 +278,7 @@ def test_a_failed_move_leaves_the_log_in_place(two: Harness, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_copy_equals_its_log_after_any_operations(two: Harness, seed: int) -> None:
+def test_a_moved_log_equals_the_original_after_random_operations(two: Harness, seed: int) -> None:
     chance = random.Random(seed)
     partition = two.partition("t")
     for _ in range(4):

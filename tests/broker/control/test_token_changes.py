@@ -61,7 +61,7 @@ def test_a_tokens_lifetime_is_the_requested_one_up_to_the_maximum(
     assert harness.cluster.image.tokens.by_id == {record.token_id: record}
 
 
-def test_renewers_of_tokens_are_users(harness: Harness) -> None:
+def test_only_users_can_be_renewers_of_a_token(harness: Harness) -> None:
     assert refusal(lambda: issue(harness, renewers=[Principal("Group", "a")])[0].max_timestamp) == (
         ErrorCode.INVALID_PRINCIPAL_TYPE
     )

@@ -91,7 +91,7 @@ def test_a_failed_write_loses_only_the_commits_of_its_own_batch(harness: Broken)
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
-def test_members_continue_in_the_recorded_generation(harness: Broken) -> None:
+def test_members_continue_in_the_last_recorded_generation_after_a_failed_write(harness: Broken) -> None:
     driver = Driver(harness)
     (member_id,) = driver.stable()
     assert driver.group.generation == 1
@@ -168,7 +168,7 @@ def test_a_transaction_end_that_cannot_be_written_is_rejected_and_can_be_retried
     assert fetched(harness) == ["a"]
 
 
-def test_a_completed_transaction_is_recorded_later_if_its_markers_are_written(harness: Broken) -> None:
+def test_a_complete_commit_that_cannot_be_recorded_is_recorded_after_a_reload(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send("a") == OK
     harness.cluster.transactions.markers.hold_back_markers("tx")

@@ -48,7 +48,7 @@ def groups_of(harness: Harness) -> GroupCoordinator:
     return harness.cluster.groups
 
 
-def test_no_coordinator_and_no_topic_exist_before_the_first_group(harness: Harness) -> None:
+def test_neither_a_group_coordinator_nor_the_offsets_topic_exists_before_the_first_group(harness: Harness) -> None:
     assert harness.cluster.coordinators.made == {}
     assert harness.cluster.image.topics == {}
 

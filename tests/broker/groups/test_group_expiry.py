@@ -113,7 +113,7 @@ def test_an_old_client_sets_the_retention_time_of_its_offset(harness: Harness, m
     assert group_of(harness) is None
 
 
-def test_pending_transactional_offsets_keep_their_group(harness: Harness) -> None:
+def test_an_offset_does_not_expire_while_a_transactional_one_is_pending(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5), ("t", 1, 5))
     group = group_of(harness)
     assert group is not None

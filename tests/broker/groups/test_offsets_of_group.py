@@ -87,7 +87,7 @@ def test_offsets_of_a_group_without_retention_do_not_expire(offsets: CommittedOf
     assert offsets.list_expired_partitions(1 << 60, 1, lambda _: None, lambda _: False) == []
 
 
-def test_an_offset_with_its_own_expiry_time_expires_then(offsets: CommittedOffsets) -> None:
+def test_an_offset_committed_with_an_expiry_time_expires_at_that_time(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 0, committed(until_ms=9000))
     for now_ms, expired in ((8999, []), (9000, [("t", 0)])):
         assert offsets.list_expired_partitions(now_ms, 1, lambda _: 0, lambda _: False) == expired

@@ -49,7 +49,7 @@ def test_a_per_broker_value_overrides_the_cluster_wide_one(topic: Harness) -> No
     assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
 
 
-def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> None:
+def test_a_topics_own_config_stays_when_the_brokers_config_changes(topic: Harness) -> None:
     alter(topic, TOPIC, "t", ("max.message.bytes", SET, "300"))
     alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
     assert value(topic, TOPIC, "t", "max.message.bytes") == ("300", DYNAMIC_TOPIC)

@@ -112,7 +112,7 @@ def test_validate_only_updates_no_feature(harness: Harness, version: int) -> Non
         (11, 10, UNSAFE_DOWNGRADE, False),
     ],
 )
-def test_a_feature_can_be_downgraded_while_its_records_stay_the_same(
+def test_the_metadata_version_can_be_downgraded_only_if_its_records_keep_their_form(
     harness: Harness, before: int, after: int, kind: int, allowed: bool
 ) -> None:
     at_level(harness, before)
@@ -169,7 +169,7 @@ def test_feature_levels_survive_a_restart(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("formatted", [True, False], ids=["formatted with voters", "upgraded by a Kafka"])
-def test_all_feature_levels_are_accepted_if_the_voters_are_in_the_log(tmp_path: Path, formatted: bool) -> None:
+def test_a_kraft_version_is_accepted_if_the_metadata_log_has_its_record(tmp_path: Path, formatted: bool) -> None:
     """`kafka-features upgrade --release-version 4.3` asks for kraft.version, too."""
     level = build_batch([make_control_record(KRaftVersionRecord(k_raft_version=1), timestamp=0)], control=True)
     if formatted:

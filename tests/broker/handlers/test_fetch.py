@@ -53,7 +53,7 @@ def test_records_above_the_high_watermark_are_not_fetched(filled: Harness) -> No
 # --- limits -------------------------------------------------------------------------------------
 
 
-def test_only_the_first_partition_with_records_may_exceed_the_limit(filled: Harness) -> None:
+def test_only_the_first_partition_with_records_may_exceed_the_byte_limit_of_a_fetch(filled: Harness) -> None:
     filled.create_topic("u", 3)
     filled.produce("u", "x", partition=1)
     filled.produce("u", "y", partition=2)

@@ -84,7 +84,7 @@ def test_a_fetch_session_sends_partitions_whose_log_start_offset_changed(topics:
     assert session() == {}
 
 
-def test_a_session_sends_partition_errors_in_each_response_and_their_end_once(topics: Harness) -> None:
+def test_a_fetch_session_repeats_a_partition_error_until_the_partition_recovers(topics: Harness) -> None:
     session = Session(topics)
     out_of_range = {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
     assert session({("t", 0): 9}) == out_of_range

@@ -59,7 +59,7 @@ def test_a_returning_preferred_leader_is_elected_in_a_new_epoch(tmp_path: Path, 
         assert harness.partition("t").leader_id == 1
 
 
-def test_null_means_all_partitions_and_only_changed_ones_are_listed(tmp_path: Path) -> None:
+def test_an_election_of_null_partitions_elects_all_and_lists_only_changed_ones(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2], [2, 1])
         harness.create_topic("u", 2)

@@ -169,7 +169,7 @@ def test_an_epoch_ends_where_the_next_one_begins(filled: Harness) -> None:
     assert ends[7] == (-1, -1)
 
 
-def test_an_epoch_without_records_is_known_in_an_empty_log(filled: Harness) -> None:
+def test_epochs_up_to_the_leaders_end_at_offset_0_in_an_empty_log(filled: Harness) -> None:
     filled.partition("t", 1).leader_epoch = 3
     assert epoch_end(filled, "t", 3, 1) == (0, 3, 0)
     assert epoch_end(filled, "t", 2, 1) == (0, 2, 0)

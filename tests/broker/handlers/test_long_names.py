@@ -37,7 +37,7 @@ def filled(struct: type, name: str, count: int, number: int) -> Any:
 
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: ApiKey(key).name)
-def test_every_request_is_answered_with_names_of_any_length(tmp_path: Path, key: int) -> None:
+def test_requests_with_names_of_any_length_are_answered(tmp_path: Path, key: int) -> None:
     with Harness(tmp_path) as harness:
         harness.create_topic("t")
         harness.coordinator("g")

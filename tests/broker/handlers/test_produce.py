@@ -85,7 +85,7 @@ def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
 # --- appended -----------------------------------------------------------------------------------
 
 
-def test_stored_bytes_differ_only_in_offset_and_leader_epoch(harness: Harness) -> None:
+def test_stored_batches_differ_from_produced_ones_only_in_offset_and_leader_epoch(harness: Harness) -> None:
     harness.create_topic("t")
     sent = [batch("a", "b", compression=codec, leader_epoch=77) for codec in Compression]
     expected = b""

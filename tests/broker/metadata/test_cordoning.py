@@ -80,7 +80,7 @@ def test_each_node_has_its_own_cordoned_directories(spread: Harness) -> None:
         assert partition.replicas == [2] or lies_in == "two"
 
 
-def test_only_the_first_replicas_cordons_apply_if_the_replicas_together_cordon_all(spread: Harness) -> None:
+def test_if_the_replicas_together_cordon_all_directories_only_the_cordons_of_the_first_apply(spread: Harness) -> None:
     cordon(spread, "one")
     cordon(spread, "two", node=2)
     spread.create_topic("t", partitions=4, replicas=2)

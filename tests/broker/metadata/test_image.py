@@ -165,7 +165,7 @@ def test_a_record_about_an_unknown_topic_is_rejected(message: Message) -> None:
         fold(message)
 
 
-def test_partition_records_must_be_in_order() -> None:
+def test_partition_records_must_be_in_the_order_of_their_indexes() -> None:
     with pytest.raises(InconsistentMetadata, match="partition 2 of t comes before 1"):
         fold(topic(), partition(0), partition(2))
 

@@ -26,7 +26,7 @@ def refuse(count: int, code: str = "CORRUPT_MESSAGE") -> None:
         log.info("Produce from %s refused: %s", number, code, extra={"code": code})
 
 
-def test_lines_up_to_the_limit_are_logged_and_the_others_counted(
+def test_log_lines_up_to_the_limit_per_second_are_logged_and_the_others_counted(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(LINES + 100_000)
@@ -48,7 +48,7 @@ def test_no_number_of_suppressed_lines_is_logged_below_the_limit(
     assert len(caplog.records) == LINES
 
 
-def test_each_second_has_its_own_limit_even_without_a_timer(
+def test_each_second_has_its_own_limit_of_log_lines_even_without_a_timer(
     clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(LINES + 5)

@@ -127,7 +127,7 @@ def test_requests_after_a_wrong_password_are_not_served(harness: Harness, client
     assert client.closed and principal(client) == "User:ANONYMOUS"
 
 
-def test_a_failure_without_a_delay_is_answered_immediately(tmp_path: Path) -> None:
+def test_a_failed_authentication_is_answered_immediately_if_no_delay_is_configured(tmp_path: Path) -> None:
     with sasl_harness(tmp_path, connection_failed_authentication_delay_ms="0") as harness:
         client = sasl_client(harness)
         client.handshake()
@@ -171,7 +171,9 @@ def test_the_reason_of_a_failed_sasl_exchange_is_logged_and_not_sent(
     )
 
 
-def test_a_wrong_password_without_a_header_only_closes_the_connection(harness: Harness, client: SaslClient) -> None:
+def test_a_wrong_password_after_a_version_0_handshake_only_closes_the_connection(
+    harness: Harness, client: SaslClient
+) -> None:
     client.handshake(version=0)
     before = client.sent_bytes()
     client.send_token(b"\0alice\0wrong")
@@ -213,7 +215,7 @@ def test_requests_before_authentication_close_the_connection(
 
 
 @pytest.mark.parametrize("request_", [VERSIONS, SaslHandshakeRequest(mechanism="PLAIN"), FetchRequest()])
-def test_a_request_during_an_exchange_is_rejected_after_the_delay(
+def test_a_request_during_a_sasl_exchange_is_rejected_after_the_delay(
     harness: Harness, client: SaslClient, request_: Message
 ) -> None:
     client.handshake()
@@ -276,7 +278,9 @@ def alter(harness: Harness, name: str, value: str) -> int:
     return code
 
 
-def test_mechanisms_are_enabled_while_the_broker_runs(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_sasl_mechanisms_can_be_enabled_while_the_broker_runs(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     client = sasl_client(harness)
     assert alter(harness, "sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512") == 0
     assert client.handshake().mechanisms == ["PLAIN", "SCRAM-SHA-512"]
@@ -378,7 +382,9 @@ def test_a_failed_reauthentication_closes_the_connection(session: tuple[Harness,
     assert client.counts == (1, 0, 0, 1, 0)
 
 
-def test_cached_requests_are_disconnected_after_the_session_expires(session: tuple[Harness, SaslClient]) -> None:
+def test_a_client_that_repeats_a_cached_request_is_disconnected_after_its_session_expires(
+    session: tuple[Harness, SaslClient],
+) -> None:
     harness, client = session
     harness.create_topic("t")
     partition = TopicData.PartitionProduceData(index=0, records=batch("v"))

@@ -119,7 +119,7 @@ def poll_in_vain(loop: Loop) -> None:
     assert loop.sleeps
 
 
-def test_an_event_loop_rarely_polls_for_clients_that_think_longer_than_it_polls() -> None:
+def test_an_event_loop_rarely_polls_if_clients_pause_longer_than_it_would_poll() -> None:
     loop = Loop()
     for _ in range(VAIN_PERIODS):
         poll_in_vain(loop)

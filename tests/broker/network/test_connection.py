@@ -184,7 +184,7 @@ def test_a_connection_muted_from_the_start_runs_nothing_until_it_is_unmuted(cut:
     assert talk.budget.held_bytes == 0
 
 
-def test_reading_continues_up_to_a_limit_during_a_delayed_request() -> None:
+def test_a_connection_reads_up_to_a_limit_while_a_request_is_delayed() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
     talk.feed(frame("a", 2))
@@ -263,7 +263,7 @@ def test_all_connections_of_an_event_loop_share_one_time_slice_per_turn(monkeypa
     assert all(numbers(talk.outlet.sent) == list(range(50)) for talk in talks)
 
 
-def test_responses_before_a_fatal_request_are_still_sent() -> None:
+def test_responses_before_a_request_that_closes_the_connection_are_still_sent() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1) + frame("x", 2) + frame("a", 3))
     assert numbers(talk.outlet.sent) == [1]
@@ -342,7 +342,7 @@ def test_responses_keep_the_order_of_the_requests(kinds: list[str], cut: int, so
     assert numbers(talk.outlet.sent) == [number for number, kind in enumerate(kinds) if kind != "0"]
 
 
-def test_a_connection_reads_little_while_memory_is_exhausted() -> None:
+def test_a_connection_reads_only_a_few_bytes_while_memory_is_exhausted() -> None:
     talk = Conversation()
     talk.budget.large.limit_bytes = 1
     talk.feed(frame("p", 1))
@@ -358,7 +358,7 @@ def test_a_connection_reads_little_while_memory_is_exhausted() -> None:
     assert talk.budget.held_bytes == 0 and len(talk.connection.get_receive_buffer(another)) == 10 * OWN_BYTES
 
 
-def test_a_disconnect_releases_the_bytes_after_a_delayed_request() -> None:
+def test_a_disconnect_releases_the_bytes_received_after_a_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.feed(frame("a", 3))
@@ -388,7 +388,7 @@ def test_a_frame_that_waits_for_memory_continues_once_memory_is_free() -> None:
 # --- answers that wait for the end of the turn ------------------------------------------------------------------------
 
 
-def test_responses_deferred_to_the_end_of_the_turn_keep_later_ones_in_order() -> None:
+def test_responses_deferred_to_the_end_of_the_event_loops_turn_are_sent_before_later_ones() -> None:
     talk = Conversation()
     talk.feed(b"".join(frame(kind, number) for number, kind in enumerate("adada")))
     talk.feed(frame("a", 5) + frame("p", 6) + frame("a", 7))
@@ -402,7 +402,7 @@ def test_responses_deferred_to_the_end_of_the_turn_keep_later_ones_in_order() ->
 
 @for_each("last", [b"\xff\xff\xff\xff", frame("x", 0)])
 @for_each("cut", [1, 2, 3, 4, 4096])
-def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes, cut: int) -> None:
+def test_deferred_responses_are_sent_before_the_connection_closes(last: bytes, cut: int) -> None:
     talk = Conversation()
     talk.feed(frame("d", 0) + frame("a", 1) + last[:cut])
     talk.feed(last[cut:])
@@ -411,7 +411,7 @@ def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes
     assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0, 1], True)
 
 
-def test_a_disconnected_client_is_sent_nothing_at_the_end_of_the_turn() -> None:
+def test_deferred_responses_are_not_sent_to_a_disconnected_client() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0))
     talk.connection.drop_lost_client()
@@ -419,7 +419,7 @@ def test_a_disconnected_client_is_sent_nothing_at_the_end_of_the_turn() -> None:
     assert talk.outlet.sent == []
 
 
-def test_a_request_that_fails_at_the_end_of_the_turn_closes_after_earlier_responses() -> None:
+def test_a_request_that_fails_at_the_end_of_a_loop_turn_closes_the_connection_after_earlier_responses() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0) + frame("d", 9_999_999) + frame("d", 2))
     talk.end_turn()
@@ -439,7 +439,7 @@ def test_deferred_responses_that_congest_the_output_stop_further_requests() -> N
     assert numbers(talk.outlet.sent) == [0, 1, 2]
 
 
-def test_closing_a_connection_after_a_failure_closes_its_delayed_request() -> None:
+def test_closing_a_connection_after_a_failure_ends_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 0))
     talk.connection.close_after_failure()

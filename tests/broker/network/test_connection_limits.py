@@ -78,7 +78,7 @@ def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
     assert not fifth.muted
 
 
-def test_connections_above_the_creation_rate_wait(door: Door) -> None:
+def test_connections_above_the_creation_rate_of_the_broker_wait(door: Door) -> None:
     set_config(door.harness, "max.connection.creation.rate", "1")
     assert [door.open().muted for _ in range(10)] == [False] * 10
     late = door.open()
@@ -143,7 +143,7 @@ def test_the_only_listener_is_not_exempt_from_the_connection_limits(door: Door) 
     assert [door.open().muted for _ in range(3)] == [False, False, True]
 
 
-def test_connections_to_the_inter_broker_listener_close_the_longest_idle_ones(door: Door) -> None:
+def test_an_inter_broker_connection_above_the_limit_closes_the_longest_idle_one_of_another_listener(door: Door) -> None:
     set_config(door.harness, "max.connections", "3")
     opened = [door.open(listener=name) for name in ("PLAINTEXT", "INTERNAL", "INTERNAL", "PLAINTEXT")]
     assert door.closed == [opened[1]]

@@ -76,7 +76,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
     assert budget.held_bytes == 4 + total_bytes
 
 
-def test_received_bytes_count_towards_the_frame_budget_even_if_it_is_exhausted() -> None:
+def test_the_frame_budget_counts_received_bytes_even_when_it_is_exhausted() -> None:
     budget = FrameBudget(limit_bytes=0)
     first, second = large_frame(budget), large_frame(budget, 100_000)
     assert first.grow_buffer() and not second.grow_buffer()
@@ -97,7 +97,7 @@ def test_a_frame_that_arrives_byte_by_byte_becomes_complete() -> None:
     assert bytes(frame.bytes) == content
 
 
-def test_a_growing_frame_keeps_its_content() -> None:
+def test_a_frame_keeps_its_content_while_its_buffer_grows() -> None:
     size = 3 << 20
     content = pack(">i", size) + bytes(range(256)) * (size // 256)
     frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
@@ -111,7 +111,7 @@ def test_a_growing_frame_keeps_its_content() -> None:
     assert bytes(frame.bytes) == content
 
 
-def test_a_large_frame_grows_without_being_copied() -> None:
+def test_the_buffer_of_a_large_frame_grows_without_being_copied() -> None:
     frame = large_frame(FrameBudget())
     fill(frame, 2 * SPARE_BYTES)
     memory = frame.bytes.obj
@@ -121,7 +121,7 @@ def test_a_large_frame_grows_without_being_copied() -> None:
     assert (len(frame.bytes), bytes(frame.bytes[:1])) == (LIMIT_BYTES + 4, b"x")
 
 
-def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
+def test_one_read_receives_a_limited_part_of_a_large_frame() -> None:
     frame = large_frame(FrameBudget())
     while frame.grow_buffer() and not frame.is_complete:
         assert 0 < len(frame.get_buffer_for_next_bytes()) <= READ_BYTES
@@ -193,7 +193,7 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     assert woken == ["near", "far"], "it is the oldest now"
 
 
-def test_small_frames_grow_while_large_ones_exhaust_the_budget() -> None:
+def test_small_frames_are_received_while_large_ones_exhaust_the_budget() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
     assert [frame.grow_buffer() for frame in hogs] == [True, False, False, False, False]
@@ -203,7 +203,7 @@ def test_small_frames_grow_while_large_ones_exhaust_the_budget() -> None:
         small.count_filled_bytes(len(small.get_buffer_for_next_bytes()))
 
 
-def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
+def test_tiny_frames_are_received_when_small_ones_exhaust_their_part_of_the_budget() -> None:
     budget = FrameBudget()
     budget.small.limit_bytes = 0
     start = start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000))
@@ -214,7 +214,7 @@ def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
     assert tiny.grow_buffer() and len(tiny.get_buffer_for_next_bytes()) == 200
 
 
-def test_a_closed_frame_that_waited_for_memory_is_not_woken() -> None:
+def test_a_frame_closed_while_it_waits_for_memory_is_not_woken() -> None:
     budget = FrameBudget(0)
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []
@@ -249,7 +249,7 @@ class Crowd:
         return frame
 
 
-def test_the_longest_stalled_frames_are_closed_first_to_free_memory() -> None:
+def test_the_frames_that_received_nothing_for_longest_are_closed_first_to_free_memory() -> None:
     crowd = Crowd()
     for name in "abc":
         crowd.frame(name, 170_000)
@@ -259,7 +259,7 @@ def test_the_longest_stalled_frames_are_closed_first_to_free_memory() -> None:
     assert (crowd.gone, crowd.woken) == (["a"], ["working"])
 
 
-def test_only_frames_that_grow_too_slowly_are_closed_to_free_memory() -> None:
+def test_only_frames_received_too_slowly_are_closed_to_free_memory() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)
@@ -269,7 +269,7 @@ def test_only_frames_that_grow_too_slowly_are_closed_to_free_memory() -> None:
     assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 
 
-def test_a_new_frame_is_closed_only_after_its_grace_period() -> None:
+def test_a_slowly_received_frame_is_closed_only_after_a_grace_period() -> None:
     crowd = Crowd()
     crowd.frame("first", 400_000)
     crowd.clock.advance(PATIENCE_MS - 1)
@@ -280,7 +280,7 @@ def test_a_new_frame_is_closed_only_after_its_grace_period() -> None:
     assert (crowd.gone, crowd.woken) == (["first"], ["second", "working"])
 
 
-def test_a_frame_that_waited_for_memory_gets_a_new_grace_period() -> None:
+def test_the_grace_period_of_a_frame_restarts_after_it_waited_for_memory() -> None:
     crowd = Crowd()
     crowd.frame("first", 400_000)
     crowd.frame("second", 400_000)
@@ -302,5 +302,5 @@ def test_large_frames_share_one_buffer_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("total_bytes", [SMALL_FRAME_BYTES, SPARE_BYTES + 1])
-def test_small_frames_and_very_large_ones_get_their_own_buffers(total_bytes: int) -> None:
+def test_small_frames_and_very_large_ones_do_not_use_the_shared_buffer(total_bytes: int) -> None:
     assert len(FrameBudget().get_buffer(1000, total_bytes)) == 1000

@@ -36,7 +36,7 @@ class Waiter:
         self.reasons.append(reason)
 
 
-def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_limit() -> None:
+def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_memory_limit() -> None:
     purgatory = Purgatory(100 * KIB)
     first, second, largest, last = (Waiter() for _ in range(4))
     for client, size in (first, 20), (second, 20), (largest, 60):
@@ -51,7 +51,7 @@ def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_limi
     assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
 
 
-def test_small_or_completed_requests_do_not_count_towards_the_limit() -> None:
+def test_small_or_completed_requests_do_not_count_towards_the_memory_limit() -> None:
     purgatory = Purgatory(0)
     small = Waiter()
     purgatory.add_delayed_request(small, OWN_BYTES)
@@ -125,7 +125,7 @@ def test_a_produce_that_waits_for_the_fsync_no_longer_holds_its_records(tmp_path
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harness) -> None:
+def test_requests_of_a_disconnected_client_no_longer_count_towards_the_memory_limit(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     joining(harness, budget, "group", KIB)
@@ -136,7 +136,7 @@ def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harne
     assert budget.purgatory.held_bytes == 0
 
 
-def test_a_delayed_request_beyond_the_limit_keeps_its_connection_if_answered_in_time(harness: Harness) -> None:
+def test_a_delayed_request_beyond_the_memory_limit_keeps_its_connection_if_answered_in_time(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 150 * KIB
@@ -158,7 +158,7 @@ def large_produce(acks: int = -1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[data])])
 
 
-def test_a_large_request_that_needs_one_slice_releases_its_frame_memory(harness: Harness) -> None:
+def test_a_large_request_processed_in_one_time_slice_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t")
     client = harness.client()
     client.send(large_produce(), 9)
@@ -167,7 +167,7 @@ def test_a_large_request_that_needs_one_slice_releases_its_frame_memory(harness:
     assert client.connection._budget.held_bytes == 0
 
 
-def test_a_large_request_that_needs_several_slices_releases_its_frame_memory(harness: Harness) -> None:
+def test_a_large_request_processed_in_several_time_slices_releases_its_frame_memory(harness: Harness) -> None:
     harness.create_topic("t")
     turns: list[Callable[[], None]] = []
     harness.dispatcher.slicer = Slicer(turns.append, now=count().__next__)

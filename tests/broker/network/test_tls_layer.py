@@ -125,7 +125,7 @@ def test_the_broker_sends_a_close_notify(run: Any) -> None:
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_input_after_a_delayed_request_is_bounded_and_counted(run: Any) -> None:
+def test_tls_input_after_a_delayed_request_is_limited_and_counted_as_memory(run: Any) -> None:
     delayed: list[Delaying] = []
 
     def execute(connection: Connection, request: memoryview) -> Any:
@@ -155,7 +155,7 @@ def test_input_after_a_delayed_request_is_bounded_and_counted(run: Any) -> None:
     run(with_client(execute, talk))
 
 
-def test_counted_input_is_released_when_the_client_disconnects(run: Any) -> None:
+def test_tls_input_counted_as_memory_is_released_when_the_client_disconnects(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         sending = asyncio.ensure_future(client.send(frame(b"12345678" + bytes(1000)) * 5_000))
@@ -266,7 +266,9 @@ def test_a_client_that_leaves_during_the_handshake_is_forgotten(run: Any) -> Non
     run(with_client(echo, talk))
 
 
-def test_the_handshake_of_a_client_above_the_limit_and_its_timeout_start_later(run: Any) -> None:
+def test_the_handshake_of_a_client_above_the_connection_limit_and_its_timeout_start_once_it_is_admitted(
+    run: Any,
+) -> None:
     async def talk(served: Served, client: Client) -> None:
         await until(lambda: len(served.gate.open) == 1)
         served.gate.mutes = True

@@ -54,7 +54,7 @@ def test_a_small_unread_response_is_not_counted_as_memory() -> None:
     assert stalled(crowd, 1) == []
 
 
-def test_the_unread_bytes_of_a_client_replace_its_earlier_ones_in_the_sum() -> None:
+def test_a_clients_new_count_of_unread_bytes_replaces_its_previous_one_in_the_sum() -> None:
     crowd = Crowd()
     client = crowd.client("a", LARGE)
     crowd.unread.set_unread_bytes(client, 2 * LARGE)
@@ -65,7 +65,7 @@ def test_the_unread_bytes_of_a_client_replace_its_earlier_ones_in_the_sum() -> N
     assert crowd.unread.held_bytes == 0
 
 
-def test_only_clients_that_read_nothing_are_stalled() -> None:
+def test_only_clients_that_read_nothing_count_as_stalled() -> None:
     crowd = Crowd()
     silent, slow = crowd.client("silent"), crowd.client("slow")
     for _ in range(6):
@@ -85,7 +85,9 @@ def test_a_response_queued_behind_unread_ones_does_not_count_as_progress_of_the_
     assert stalled(crowd, 30_000) == [client]
 
 
-def test_beyond_the_limit_the_longest_stalled_clients_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_longest_stalled_clients_are_disconnected_beyond_the_limit_of_unread_bytes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     crowd = Crowd(limit_bytes=4 * LARGE)
     first, second, reading = crowd.client("first"), crowd.client("second"), crowd.client("reading", 2 * LARGE)
     crowd.clock.advance(1_000)

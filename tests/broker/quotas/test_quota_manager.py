@@ -188,7 +188,7 @@ def test_a_consumer_is_charged_with_the_size_of_the_response(
     assert charged == [4 + len(answer.encode(version))]
 
 
-def test_a_consumer_is_charged_with_the_names_of_many_topics(harness: Harness, charged: list[int]) -> None:
+def test_topic_names_in_a_fetch_response_are_charged_to_the_consumer(harness: Harness, charged: list[int]) -> None:
     answer = harness.request(fetch_of(harness, {(f"absent{number}", 0): 0 for number in range(200)}), 12)
     assert charged == [4 + len(answer.encode(12))]
 

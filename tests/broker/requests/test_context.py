@@ -176,7 +176,7 @@ def test_a_successful_produce_logs_nothing(topics: Harness, lines: Lines) -> Non
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_other_rejected_requests_log_one_line_for_each_reason(
+def test_requests_other_than_produce_log_one_line_for_each_reason_of_a_rejection(
     topics: Harness, lines: Lines, request_: Message, said: str
 ) -> None:
     topics.request(request_)

@@ -167,7 +167,7 @@ def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     assert "a mistake of mine" in caplog.text
 
 
-def test_a_handler_that_runs_again_begins_without_the_waits_of_its_first_run(
+def test_a_rerun_handler_starts_without_the_waits_that_its_first_run_requested(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promises: list[Promise[MetadataResponse]] = []

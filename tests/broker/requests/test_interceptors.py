@@ -181,7 +181,7 @@ def test_a_call_contains_the_bytes_of_its_request(watched: Watched) -> None:
     assert frames == [frame_of(METADATA, 9)[PREFIX.size :]]
 
 
-def test_a_request_without_a_response_ends_without_bytes(watched: Watched) -> None:
+def test_sent_hooks_of_a_request_without_a_response_are_called_with_0_bytes(watched: Watched) -> None:
     watched.harness.create_topic("t")
     watched.told.clear()
     assert watched.harness.request(produce("t", "v", acks=0), 9) is None
@@ -239,7 +239,7 @@ def test_a_hook_can_hold_a_request_and_release_it_with_its_own_bytes(watched: Wa
     assert watched.hooks().count(("second", "before")) >= 2
 
 
-def test_a_held_request_may_have_no_response(watched: Watched) -> None:
+def test_a_hook_may_hold_a_request_that_has_no_response(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -255,7 +255,7 @@ def test_a_held_request_may_have_no_response(watched: Watched) -> None:
     assert PREFIX.unpack_from(client.sent_bytes())[0] > 0
 
 
-def test_a_held_request_may_be_delayed_by_its_handler(watched: Watched) -> None:
+def test_a_request_that_a_hook_held_may_then_be_delayed_by_its_handler(watched: Watched) -> None:
     harness = watched.harness
     harness.create_topic("t")
     watched.told.clear()
@@ -297,7 +297,7 @@ def test_a_hook_may_be_a_coroutine_that_returns_at_once(watched: Watched) -> Non
     assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
 
 
-def test_a_hook_that_runs_the_handler_itself_needs_to_return_no_response(watched: Watched) -> None:
+def test_a_hook_that_runs_the_handler_itself_need_not_return_a_response(watched: Watched) -> None:
     async def run(call: Call) -> None:
         await call.run_hooks_and_handler()
 

@@ -32,12 +32,12 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
 
 
 @for_each("key", [key for key in SERVED if key not in WHOLE])
-def test_an_error_is_raised_if_the_response_has_no_field_for_it(key: Any) -> None:
+def test_making_an_error_response_raises_if_the_response_has_no_field_for_the_error(key: Any) -> None:
     with pytest.raises(KafkaError):
         Route(SERVED[key], SERVED[key].versions[-1]).make_refusal(ERROR)
 
 
-def test_an_exception_of_a_handler_is_answered_immediately_or_in_steps(harness: Harness) -> None:
+def test_an_error_raised_by_a_handler_immediately_or_after_steps_is_answered(harness: Harness) -> None:
     assert harness.request(HeartbeatRequest(group_id="none")).error_code == ErrorCode.NOT_COORDINATOR
     answer = harness.request(UnregisterBrokerRequest(broker_id=77))
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

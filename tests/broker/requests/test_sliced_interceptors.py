@@ -94,7 +94,7 @@ def test_a_too_large_response_closes_the_connection_and_is_logged(
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_replacing_the_state_closes_connections_whose_response_is_being_written(watched: Watched) -> None:
+def test_replacing_the_cluster_closes_connections_whose_response_is_being_written(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("second", "answer") in watched.hooks())
@@ -103,7 +103,7 @@ def test_replacing_the_state_closes_connections_whose_response_is_being_written(
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_replacing_the_state_closes_connections_whose_request_is_being_read(watched: Watched) -> None:
+def test_replacing_the_cluster_closes_connections_whose_request_is_being_read(watched: Watched) -> None:
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.replace_state()
@@ -111,7 +111,7 @@ def test_replacing_the_state_closes_connections_whose_request_is_being_read(watc
     assert watched.hooks() == [("first", "lost"), ("second", "lost")]
 
 
-def test_replacing_the_state_closes_connections_whose_response_a_hook_holds(
+def test_replacing_the_cluster_closes_connections_whose_response_a_hook_holds(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     held: Promise[None] = Promise()

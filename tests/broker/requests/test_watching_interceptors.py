@@ -81,7 +81,7 @@ def send(client: Client, value: str) -> Any:
     return response.responses[0].partition_responses[0]
 
 
-def test_watching_a_produce_like_the_last_ones_does_not_decode_it(
+def test_interceptors_that_only_watch_do_not_cause_a_cached_produce_to_be_decoded(
     harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
@@ -132,7 +132,7 @@ def test_interceptors_that_only_watch_see_each_rejected_produce(
     assert len(handled) == 2
 
 
-def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
+def test_a_response_whose_client_leaves_in_the_same_loop_turn_is_reported_as_lost(
     harness: Harness, watcher: Watcher
 ) -> None:
     client = harness.client()
@@ -148,7 +148,7 @@ def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
     assert harness.partition("t").log.log_end_offset == 4
 
 
-def test_watching_a_commit_like_the_last_ones_does_not_decode_it(
+def test_interceptors_that_only_watch_do_not_cause_a_cached_commit_to_be_decoded(
     harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.coordinator("g")

@@ -55,7 +55,7 @@ def test_a_session_lasts_at_most_as_long_as_the_token(tmp_path: Path, max_reauth
         assert not asks(client, ANYTHING)
 
 
-def test_an_expired_token_is_rejected_in_two_responses(tmp_path: Path) -> None:
+def test_an_expired_token_is_rejected_first_by_a_status_and_then_by_an_error(tmp_path: Path) -> None:
     with Harness(tmp_path, settings=OAUTH) as harness:
         client = sasl_client(harness)
         client.handshake("OAUTHBEARER")

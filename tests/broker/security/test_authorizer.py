@@ -119,7 +119,7 @@ def test_the_operation_all_allows_and_denies_every_operation() -> None:
         ("10.0.0.0/33", HOST, False),
     ],
 )
-def test_acl_hosts_match_the_clients_host(host: str, client: str, matches: bool) -> None:
+def test_an_acl_applies_only_to_clients_of_its_host(host: str, client: str, matches: bool) -> None:
     assert allows(authorizer(acl(Operation.READ, host=host)), READ_TOPIC, host=client) is matches
 
 

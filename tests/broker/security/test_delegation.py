@@ -63,7 +63,7 @@ def test_no_token_is_accepted_without_a_secret_key(key: str | None) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_a_token_login_has_the_scram_credential_of_the_token_secret(mechanism: ScramMechanism) -> None:
+def test_a_token_login_uses_a_scram_credential_derived_from_the_token_secret(mechanism: ScramMechanism) -> None:
     tokens = DelegationTokens(KEY)
     assert tokens.find_token_login("id", mechanism) is None
     tokens.add_token(record())

@@ -70,7 +70,7 @@ def asked(**key: Any) -> Any:
     return metadata.MetadataRequest.MetadataRequestTopic(**key)
 
 
-def test_all_topics_contains_only_those_the_client_may_describe(harness: Harness) -> None:
+def test_metadata_of_all_topics_contains_only_those_the_client_may_describe(harness: Harness) -> None:
     harness.add_acl(READ_TOPIC, SECRET, user="bob", host="10.0.0.1")
     for _ in range(2):  # the second answer is one that was kept
         assert [name for _, name, _ in described(harness, user="admin")] == [OPEN, SECRET]

@@ -99,7 +99,7 @@ def test_token_settings_may_be_per_mechanism_listener_or_global(prefix: str) -> 
     assert (list(get_enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())
 
 
-def test_users_and_passwords_are_not_described() -> None:
+def test_described_configs_contain_no_users_and_passwords() -> None:
     settings = Settings({"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN})
     (entry,) = [entry for entry in settings.describe_broker_configs() if entry.name == JAAS]
     assert (entry.value, entry.setting.is_sensitive, entry.synonyms[0].value) == (None, True, None)

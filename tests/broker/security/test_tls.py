@@ -189,7 +189,7 @@ def test_an_open_listener_takes_changed_stores_but_no_changed_client_auth() -> N
     assert opened.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_replacing_the_tls_settings_loads_the_stores_of_the_settings_if_they_are_usable(
+def test_replaced_tls_settings_load_their_stores_unless_these_are_unusable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     present = files(tmp_path, server)
@@ -220,7 +220,7 @@ def test_javas_cipher_suite_names_are_translated_to_openssls() -> None:
     assert set(older) <= {cipher["name"] for cipher in context.get_ciphers()}
 
 
-def test_a_part_of_the_tls_1_3_suites_cannot_be_enabled() -> None:
+def test_tls_1_3_cipher_suites_can_only_be_enabled_all_together() -> None:
     assert split_cipher_suites(NEWER_SUITES) == ([], list(NEWER_SUITES))
     with pytest.raises(ValueError, match="either all suites are offered or none"):
         split_cipher_suites(NEWER_SUITES[:1])

@@ -215,7 +215,7 @@ def test_acknowledgements_survive_a_restart(harness: Harness, crash: bool) -> No
     assert member.fetch() == []
 
 
-def test_an_acknowledgement_of_no_offset_is_rejected(harness: Harness) -> None:
+def test_an_acknowledgement_of_an_empty_offset_range_is_rejected(harness: Harness) -> None:
     member = reading(harness, "a", "b")
     assert member.fetch() == [(0, 1, 1)]
     assert [member.acknowledge((1, last, [ACCEPT])) for last in (-1, 0)] == [ErrorCode.INVALID_REQUEST] * 2

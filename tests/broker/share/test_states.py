@@ -9,7 +9,7 @@ from minibroker.broker.share.states import ShareKey, combine_state_batches
 from tests.cases import for_each
 
 
-def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
+def test_of_overlapping_state_batches_the_one_with_more_deliveries_is_kept() -> None:
     batches = [StateBatch(0, 9, 0, 1), StateBatch(3, 5, 0, 2), StateBatch(5, 6, 2, 1)]
     assert combine_state_batches(batches, 0) == (
         StateBatch(0, 2, 0, 1),

@@ -103,7 +103,7 @@ def test_transaction_markers_are_not_written_below_min_insync_replicas(tmp_path:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_transaction_that_commits_later_adds_no_offset_to_a_deleted_group(harness: Harness, restart: bool) -> None:
+def test_committing_a_transaction_adds_no_offset_to_a_group_deleted_meanwhile(harness: Harness, restart: bool) -> None:
     producer = TransactionalProducer(harness)
     producer.init()
     assert producer.send_offset("g", 7) == OK

@@ -82,7 +82,7 @@ def flushing(tmp_path: Path) -> Iterator[Flushing]:
         yield made
 
 
-def test_the_decision_is_flushed_before_the_response_and_any_marker(flushing: Flushing) -> None:
+def test_prepare_commit_is_flushed_before_the_end_txn_response_and_any_marker(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -104,7 +104,7 @@ def test_a_repeated_end_txn_is_answered_no_sooner_than_the_first(flushing: Flush
     assert [code_in(each.response()) for each in (first, again)] == [ErrorCode.NONE] * 2
 
 
-def test_a_decision_that_cannot_be_flushed_is_an_error_without_markers(flushing: Flushing) -> None:
+def test_a_prepare_commit_that_cannot_be_flushed_returns_an_error_and_writes_no_markers(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -296,7 +296,7 @@ def test_a_batch_is_appended_only_after_the_coordinator_recorded_its_partition(f
     assert fetched(flushing.harness) == ["first", "a"]
 
 
-def test_a_decision_that_cannot_be_written_is_discarded(flushing: Flushing) -> None:
+def test_a_prepare_commit_that_cannot_be_written_leaves_the_transaction_ongoing(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.disk.failing.add("write")
     assert flushing.end().error_code == ErrorCode.NOT_COORDINATOR
@@ -309,7 +309,7 @@ def test_a_decision_that_cannot_be_written_is_discarded(flushing: Flushing) -> N
     assert (flushing.state, fetched(flushing.harness)) == (TransactionState.COMPLETE_COMMIT, ["a"])
 
 
-def test_a_completion_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
+def test_a_complete_commit_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
     flushing.producer.send("a")
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.disk.failing.add("write")

@@ -101,7 +101,7 @@ BUMPED_COMMIT, BUMPED_ABORT = (TransactionState.PREPARE_COMMIT, 7, 4), (Transact
         (TransactionState.PREPARE_ABORT, COMMIT, INVALID, FENCED),
     ],
 )
-def test_the_epoch_of_an_end_tells_a_repetition_from_the_next_transaction(
+def test_a_repeated_end_is_told_from_that_of_the_next_transaction_by_its_producer_epoch(
     state: TransactionState, commit: bool, again: Outcome, current: Outcome
 ) -> None:
     assert ended(transaction(state), (7, 2), commit, 2) == again

@@ -19,7 +19,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield harness
 
 
-def test_chores_of_many_partitions_run_in_slices(harness: Harness) -> None:
+def test_chores_of_many_partitions_run_in_time_slices(harness: Harness) -> None:
     harness.create_topic("t", partitions=5)
     done: list[int] = []
     ended: list[bool] = []

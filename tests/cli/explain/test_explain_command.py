@@ -217,7 +217,9 @@ def test_a_response_and_a_message_are_compared_with_themselves_in_another_versio
         (["--as", "OffsetComitValue", "00"], "there is no kind OffsetComitValue; did you mean OffsetCommitValue?"),
     ],
 )
-def test_invalid_arguments_of_diff_version_and_as_are_reported(run: Run, arguments: list[str], line: str) -> None:
+def test_invalid_arguments_of_the_options_diff_version_and_as_are_reported(
+    run: Run, arguments: list[str], line: str
+) -> None:
     result = run("explain", *arguments)
     assert result.exit_code == 2
     assert line in result.stderr
@@ -242,7 +244,7 @@ def test_a_key_a_value_or_a_nested_message_is_explained_as_the_given_kind(
     assert shown in result.stdout
 
 
-def test_records_have_the_given_topic_or_that_of_their_directory(run: Run, tmp_path: Path) -> None:
+def test_records_are_explained_as_those_of_the_given_topic_or_that_of_their_directory(run: Run, tmp_path: Path) -> None:
     key, value = bytes.fromhex("0001 0001 67 0001 74 00000002"), None
     data = bytes(build_batch([Record(key=key, value=value)]))
     told = run("explain", "--as", "records", "--topic", "__consumer_offsets", data.hex())

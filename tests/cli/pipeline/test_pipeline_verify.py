@@ -84,7 +84,7 @@ def test_findings_are_printed_as_json(run: Any) -> None:
     assert second == CRC._asdict()
 
 
-def test_topics_and_compacted_topics_are_passed_to_the_job(run: Any) -> None:
+def test_the_topic_and_compacted_options_are_passed_to_the_verifying_job(run: Any) -> None:
     run("--topic", "orders", "--topic", "prices", "--compacted", "prices")
     assert (run.asked["topics"], run.asked["compacted"]) == (("orders", "prices"), ("prices",))
 

@@ -73,7 +73,9 @@ def test_a_transaction_is_described(run_client: Run, open_transaction: str) -> N
     assert almost.stderr.endswith(f"; did you mean {open_transaction}?\n")
 
 
-def test_a_transaction_known_to_its_coordinator_does_not_hang(run_client: Run, open_transaction: str) -> None:
+def test_a_transaction_known_to_its_coordinator_is_not_listed_as_hanging(
+    run_client: Run, open_transaction: str
+) -> None:
     asked = ["find-hanging", "--topic", open_transaction, "--max-transaction-timeout", "0"]
     assert rows(run_client, *asked) == []
 
@@ -145,7 +147,7 @@ def answer_once(listener: socket.socket, answer: bytes) -> None:
         connection.sendall(answer)
 
 
-def test_verify_leaves_open_transactions_of_a_running_broker_to_find_hanging(
+def test_verify_refers_to_find_hanging_for_open_transactions_of_a_running_broker(
     run: Run, broker: RunningBroker, open_transaction: str
 ) -> None:
     pytest.importorskip("pyarrow")  # the verifier is the pipeline's

@@ -79,7 +79,7 @@ def offsets_in(broker: RunningBroker, task: ReplayTask, isolation: str = "read_c
     return [int(value or b"") for value in values(broker.bootstrap_servers, target_of(task), isolation)]
 
 
-def test_a_replayed_partition_is_contiguous_over_batches(broker: RunningBroker) -> None:
+def test_a_replayed_partition_has_no_offset_gaps_between_batches(broker: RunningBroker) -> None:
     task = task_for(broker)
     done = [replay(task, rows(5, 20), rows(20, 23), rows(0, 0), rows(23, 25)), replay(task, rows(0, 6, 1), partition=1)]
     assert done == [

@@ -174,7 +174,7 @@ def test_a_range_of_offsets_is_read_exactly_even_within_batches(broker: RunningB
     assert values(tiny, partition, 3, 47) == list(range(3, 47))
 
 
-def test_splits_cover_the_ranges_exactly(broker: RunningBroker, topic: str) -> None:
+def test_splits_cover_the_offset_ranges_exactly(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 100, partition=0)
     produce(broker, topic, 10, partition=1)
     log = source(broker, topic)

@@ -40,7 +40,7 @@ def test_invalid_settings_are_rejected_by_name(name: str, value: str, message: s
         make_client_settings(SERVER, {name: value})
 
 
-def test_settings_that_repeat_a_fixed_value_are_accepted() -> None:
+def test_settings_that_repeat_the_value_fixed_by_the_client_are_accepted() -> None:
     make_client_settings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
 
 

@@ -214,7 +214,7 @@ def test_a_deleted_topic_is_a_data_loss() -> None:
         assert fetched(nodes, 0, 10, fail=False) == []
 
 
-def test_a_batch_of_only_the_smallest_message_is_complete() -> None:
+def test_a_fetched_batch_of_one_message_of_the_smallest_size_is_complete() -> None:
     smallest = bytes(build_message_set([Record(0, -1, None, None)], 0))
     assert len(smallest) == min(MIN_MESSAGE_BYTES)
     with scripted(Script(lambda node, offset: partition_data(smallest, end=1))) as nodes:

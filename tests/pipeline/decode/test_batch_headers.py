@@ -22,7 +22,7 @@ def test_complete_batches_of_every_format_are_measured() -> None:
         assert measure_whole_batches(data) == (len(data), 15)
 
 
-def test_the_smallest_message_is_measured_as_complete() -> None:
+def test_a_message_of_the_smallest_size_is_measured_as_complete() -> None:
     for magic, smallest in enumerate(MIN_MESSAGE_BYTES):
         data = bytes(build_message_set([Record(7, T, None, None)], magic))
         assert len(data) == smallest
@@ -35,15 +35,15 @@ def test_a_torn_batch_is_incomplete() -> None:
     assert measure_whole_batches(data + data[:30]) == (len(data), 15)
 
 
-def test_data_without_a_complete_batch_measures_zero_bytes() -> None:
+def test_data_without_a_complete_batch_is_measured_as_zero_bytes() -> None:
     assert measure_whole_batches(b"") == measure_whole_batches(ONE[:5]) == measure_whole_batches(ONE[:-1]) == (0, None)
 
 
-def test_measuring_includes_bytes_that_hide_where_the_next_batch_begins() -> None:
+def test_bytes_without_a_recognizable_batch_start_are_measured_up_to_the_end_of_the_data() -> None:
     for nonsense in (ONE[:8] + b"\0\0\0\1" + ONE[12:], ONE[:16] + b"\x07" + ONE[17:]):
         assert measure_whole_batches(ONE + nonsense) == (len(ONE + nonsense), None)
 
 
-def test_a_batch_with_a_negative_length_hides_what_follows() -> None:
+def test_data_is_measured_to_its_end_after_a_batch_with_a_negative_last_offset_delta() -> None:
     backwards = ONE[:23] + b"\xff\xff\xff\xfe" + ONE[27:]
     assert measure_whole_batches(ONE + backwards) == (2 * len(ONE), None)

@@ -84,7 +84,7 @@ def is_sound(batch: bytearray) -> bool:
     return True
 
 
-def test_each_batch_is_in_one_of_adjacent_ranges() -> None:
+def test_each_batch_belongs_to_exactly_one_of_two_adjacent_offset_ranges() -> None:
     data = b"".join(
         (
             bytes(build_batch(SMALL)),

@@ -214,7 +214,7 @@ class TestNoWayToTheNextBatch:
             (GOOD[1][:-1], f"the batch has {SIZE} bytes, but only {SIZE - 1} are left"),
         ],
     )
-    def test_an_unreachable_next_batch_is_reported_once(self, rest: bytes, reason: str) -> None:
+    def test_damage_that_hides_the_next_batch_is_reported_once(self, rest: bytes, reason: str) -> None:
         for rows in (decoded(GOOD[0] + rest, mode="PERMISSIVE"), batch_rows(GOOD[0] + rest, mode="PERMISSIVE")):
             assert [reason in (row[CORRUPT] or "") for row in rows].count(True) == 1
             assert rows[-1][CORRUPT].startswith(("a.log", "/logs/t-3/a.log"))
@@ -264,7 +264,7 @@ class TestHostileBytes:
         assert offsets_of(rows) == [*range(1500), 1500, *range(1530, 3000)]
         assert rows[1500][CORRUPT] is not None
 
-    def test_a_length_of_zero_is_damage(self) -> None:
+    def test_a_record_length_of_zero_is_damage(self) -> None:
         assert decoded(batch_of(b"\0" * 70, 10), mode="DROPMALFORMED") == []
 
     @pytest.mark.parametrize("count", [8, 1 << 20, (1 << 31) - 1])

@@ -117,7 +117,7 @@ class TestKindsOfBatches:
         ("timestamp_ms", "micros"),
         [(2**62, None), (-(2**62), None), (-5, -5000), (0, 0), (9223372036854775, 9223372036854775000)],
     )
-    def test_timestamps_beyond_microseconds_are_null_and_exact_in_ms(
+    def test_timestamps_beyond_the_range_of_microseconds_are_null_and_exact_in_ms(
         self, timestamp_ms: int, micros: int | None
     ) -> None:
         rows = decoded(bytes(build_batch([Record(0, timestamp_ms), Record(1, T)])))

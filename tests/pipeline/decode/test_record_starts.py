@@ -51,7 +51,7 @@ def walked(content: bytes, count: int) -> list[int] | None:
 
 
 @given(seed=st.integers(0, 2**32), batches=st.integers(1, 40), is_damaged=st.booleans())
-def test_record_starts_of_many_batches_are_found(seed: int, batches: int, is_damaged: bool) -> None:
+def test_the_positions_of_the_records_of_many_batches_are_found(seed: int, batches: int, is_damaged: bool) -> None:
     random = Random(seed)
     kept = [similar_records(random) for _ in range(batches)]
     payloads = [payload(batch) for batch in kept]
@@ -63,7 +63,7 @@ def test_record_starts_of_many_batches_are_found(seed: int, batches: int, is_dam
 
 
 @given(seed=st.integers(0, 2**32))
-def test_record_starts_in_mixed_sizes_with_damage_are_found(seed: int) -> None:
+def test_the_positions_of_records_in_batches_of_mixed_sizes_with_damage_are_found(seed: int) -> None:
     random = Random(seed)
     counts = [random.choice((1, 5, 700, 2000)) for _ in range(4)]
     payloads = [batch_of_one_kind(count, random.choice((2, 30, 90))) for count in counts]

@@ -69,7 +69,7 @@ def test_damage_in_the_metadata_is_skipped(tmp_path: Path) -> None:
     assert found.unreadable == 1
 
 
-def test_the_metadata_log_is_that_of_the_last_leaders_voters(tmp_path: Path) -> None:
+def test_the_voters_of_the_metadata_log_are_those_of_the_last_leader_change(tmp_path: Path) -> None:
     assert read_metadata(metadata(tmp_path, config("a", "compact"))).voters == set()
     voters = [LeaderChangeMessage.Voter(voter_id=number, voter_directory_id=bytes(16)) for number in (1, 2, 3)]
     change = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=[])

@@ -152,7 +152,7 @@ def test_a_late_abort_omits_its_records_in_every_segment(tmp_path: Path) -> None
     assert [row.offset for row in records(source, early)] == [1, 2, 3, 4]
 
 
-def test_transactions_after_compaction_are_read(tmp_path: Path) -> None:
+def test_committed_records_are_read_after_transactions_were_compacted(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     play(log, [(number % 3, ["write", "abort", "write", "commit"][number // 3 % 4]) for number in range(200)])
     log.roll_segment_if_used()
@@ -164,7 +164,7 @@ def test_transactions_after_compaction_are_read(tmp_path: Path) -> None:
     assert [row.offset for row in records(source, source.make_splits([whole(source)], 4))] == expected
 
 
-def test_a_log_compacted_between_two_refreshes_is_read_on(tmp_path: Path) -> None:
+def test_reading_continues_after_a_log_is_compacted_between_two_refreshes(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=LogSettings(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 50)
     writer = Writer(log, 7)
@@ -218,7 +218,7 @@ def test_a_transaction_of_unknown_outcome_is_one_damage_row(tmp_path: Path, how:
 
 
 @pytest.mark.parametrize("at", [46, 70], ids=["id", "record"])
-def test_a_corrupt_batch_that_seems_to_start_a_transaction_hides_nothing(tmp_path: Path, at: int) -> None:
+def test_a_corrupt_batch_that_seems_to_start_a_transaction_hides_no_committed_records(tmp_path: Path, at: int) -> None:
     log = log_in(tmp_path, settings=LogSettings())
     play(log, [(0, "write"), (0, "write"), (0, "commit"), (0, "plain"), (1, "write"), (1, "write")])
     path = finish(log) / "00000000000000000000.log"

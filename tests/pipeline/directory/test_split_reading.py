@@ -301,7 +301,7 @@ def test_a_damaged_segment_replaced_meanwhile_is_a_data_loss(tmp_path: Path, log
         records(source, splits, careful)
 
 
-def test_damage_before_the_end_of_the_last_segment_is_not_its_end(tmp_path: Path, damaged: Path) -> None:
+def test_damage_before_the_end_of_the_last_segment_is_not_taken_for_its_torn_end(tmp_path: Path, damaged: Path) -> None:
     for number in range(40):
         data = damaged.read_bytes()
         overwrite(damaged, position_of(damaged, number) + 16, b"\x7f")

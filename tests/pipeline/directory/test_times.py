@@ -128,7 +128,7 @@ def test_an_offset_by_timestamp_can_start_a_range(tmp_path: Path) -> None:
     assert source.make_splits([OffsetRange(ORDERS, start, 120)])[0].offsets.start == 33
 
 
-def test_a_corrupt_batch_is_returned_for_its_reader_to_report(tmp_path: Path) -> None:
+def test_a_timestamp_search_returns_the_offset_of_a_corrupt_batch_for_the_reader_to_report(tmp_path: Path) -> None:
     path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[len(data) // 3 + 70] ^= 0xFF

@@ -189,7 +189,7 @@ def test_rows_of_several_producers_are_encoded_in_separate_batches(
     assert [header.partition_leader_epoch - header.producer_id for header in headers] == [10] * len(headers)
 
 
-def test_a_batch_does_not_end_before_its_last_record() -> None:
+def test_encoding_fails_if_the_given_last_offset_precedes_that_of_the_last_record() -> None:
     with pytest.raises(EncodeError, match="last record has offset 4 cannot end at 3"):
         list(encode_rows_of_origins(rows_of(SMALL), BatchSettings(), [RowsOrigin(0, last_offset=3)]))
 

@@ -37,7 +37,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "old"
 
 
-def test_spark_and_one_process_rewrite_alike_and_continue_each_other(
+def test_spark_and_one_process_write_the_same_files_and_can_complete_each_others_rewrite(
     spark: SparkSession, old: Path, tmp_path: Path
 ) -> None:
     whole, target = tmp_path / "whole", tmp_path / "new"

@@ -66,7 +66,7 @@ def test_rows_without_a_key_stay_in_a_partition_until_its_batch_is_full() -> Non
     assert again[0].partition == 0
 
 
-def test_keys_can_be_ignored() -> None:
+def test_the_partitioner_can_ignore_keys() -> None:
     rows = rows_of([("u", None, b"%d" % number) for number in range(20)])
     assert {partition.partition for partition, _ in Partitioner(count, 1 << 20, 4, True).split_by_partition(rows)} == {
         4

@@ -78,7 +78,7 @@ def test_a_row_without_a_timestamp_gets_the_current_time(column: pa.Array | None
     assert before <= RowsConverter("t").convert_rows(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
 
 
-def test_missing_timestamps_can_be_kept_and_given_ones_ignored() -> None:
+def test_options_keep_missing_timestamps_or_replace_given_ones_by_the_current_time() -> None:
     none = pa.record_batch({"value": ["v"], "timestamp": pa.nulls(1, TIMESTAMP)})
     assert RowsConverter("t", keep_none=True).convert_rows(none).column("timestamp").to_pylist() == [-1]
     given = pa.record_batch({"value": ["v"], "timestamp": pa.array([NOW], TIMESTAMP)})
@@ -102,6 +102,6 @@ def test_a_timestamp_column_of_doubles_is_in_seconds() -> None:
         ),
     ],
 )
-def test_an_invalid_row_is_named(columns: dict[str, object], why: str) -> None:
+def test_the_error_for_an_invalid_row_says_which_row_it_is(columns: dict[str, object], why: str) -> None:
     with pytest.raises(RecordRefused, match=why):
         RowsConverter(None).convert_rows(pa.record_batch({"value": ["a", "b"]} | columns))

@@ -133,7 +133,7 @@ def test_a_stream_whose_starting_timestamp_has_no_record_fails() -> None:
         stream_reader(StandIn({"a-0": (0, 3)}), startingtimestamp="5000").initialOffset()
 
 
-def test_batches_of_a_stream_are_limited() -> None:
+def test_batches_of_a_stream_are_limited_by_max_offsets_per_trigger() -> None:
     reader = stream_reader(StandIn({"a-0": (0, 30), "b-0": (0, 10)}), maxoffsetspertrigger="8")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(8)

@@ -49,7 +49,9 @@ def rows_of(partition: TopicPartition, start: int, end: int) -> list[tuple[str, 
 ORDERS, VISITS = TopicPartition("orders", 0), TopicPartition("visits", 0)
 
 
-def test_a_stream_obeys_its_limit_and_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_obeys_max_offsets_per_trigger_and_continues_from_its_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     orders, visits = log_in(tmp_path / "logs", ORDERS), log_in(tmp_path / "logs", VISITS)
     fill(orders, 20)
     fill(visits, 10)

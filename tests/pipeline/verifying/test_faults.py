@@ -34,7 +34,7 @@ def test_three_planted_faults_are_all_found(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(FAULTS))
-def test_a_finding_has_its_place_and_comes_only_from_its_check(kind: str, tmp_path: Path) -> None:
+def test_a_finding_names_its_file_and_is_made_only_by_the_check_of_its_kind(kind: str, tmp_path: Path) -> None:
     FAULTS[kind](tmp_path)
     check = BY_CODE[kind].check
     findings = judge(tmp_path, checks=[check])

@@ -23,7 +23,7 @@ def test_a_record_key_is_explained_by_its_type_and_fields() -> None:
     check_that_each_byte_has_one_part(part, 0, len(data))
 
 
-def test_bytes_after_a_message_are_reported() -> None:
+def test_bytes_after_the_end_of_an_explained_message_are_reported() -> None:
     data = (1).to_bytes(2, "big") + OffsetCommitKey().encode(0) + b"more"
     assert explain_fragment(data, "OffsetCommitKey").problem == "4 bytes follow the end of the message"
 
@@ -35,7 +35,7 @@ def test_bytes_after_a_message_are_reported() -> None:
         (b"p=tls-unique,a=bob,n=alice,r=x", ["p=tls-unique", "bob", "alice", "x"]),
     ],
 )
-def test_the_first_scram_message_begins_with_a_header(said: bytes, fields: list[str]) -> None:
+def test_the_header_of_the_first_scram_message_is_explained(said: bytes, fields: list[str]) -> None:
     parts = explain_fragment(said, SASL).parts
     assert [each.value for each in parts] == fields
     assert [each.name for each in parts[:4]] == ["channel binding flag", "authorization id", "user", "nonce"]

@@ -104,7 +104,7 @@ def test_quorum_control_records_are_explained(message: Any) -> None:
     read_back(ExplainedPart("", "", 0, 0, parts=value.parts), message)
 
 
-def test_a_transaction_marker_has_its_coordinator_epoch() -> None:
+def test_a_transaction_marker_is_explained_with_its_coordinator_epoch() -> None:
     marker = make_transaction_marker(committed=False, coordinator_epoch=5, timestamp=0)
     key, value = explained("orders", marker.key, marker.value, control=True, transactional=True)
     assert key.meaning == "control record: ABORT"

@@ -146,7 +146,7 @@ def test_unknown_tagged_fields_are_kept_as_bytes() -> None:
     assert (part.type, part.value) == ("tag 99", bytes.fromhex("abcd"))
 
 
-def test_the_number_of_explained_parts_is_limited() -> None:
+def test_the_number_of_parts_of_an_explained_message_is_limited() -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name="")] * MOST_PARTS
     part = explain_message(MetadataRequest(topics=topics).encode(1), MetadataRequest, 1)
     assert sum(1 for _ in part.iterate_parts()) < MOST_PARTS + 10
@@ -182,7 +182,7 @@ def test_login_secrets_are_hidden(said: bytes) -> None:
     assert ("alice" in shown) == (b"alice" in said)
 
 
-def test_a_plain_number_field_is_explained_without_a_meaning() -> None:
+def test_no_meaning_is_explained_for_a_plain_number_field() -> None:
     response = MetadataResponse(controller_id=3)
     assert named(explain_message(response.encode(1), MetadataResponse, 1), "controller_id").meaning == ""
 

@@ -103,7 +103,7 @@ class TestQuorum:
         assert decode_control_type(record.key) == kind
         assert decode_control_message(record) == message
 
-    def test_the_quorum_message_determines_its_version(self) -> None:
+    def test_a_quorum_control_record_is_decoded_in_the_version_that_it_contains(self) -> None:
         message = LeaderChangeMessage(version=1, leader_id=1, voters=[VOTER(voter_id=1, voter_directory_id=DIRECTORY)])
         assert decode_control_message(make_control_record(message, timestamp=T)) == message
 
@@ -125,7 +125,7 @@ class TestMalformed:
         with pytest.raises(InvalidRecords):
             decode_control_type(key)
 
-    def test_longer_control_keys_are_decoded(self) -> None:
+    def test_bytes_after_the_type_in_a_control_key_are_ignored(self) -> None:
         assert decode_control_type(b"\0\x01\0\x01more") == ControlType.COMMIT
 
     @for_each("kind", ControlType)

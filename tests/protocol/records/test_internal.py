@@ -50,7 +50,9 @@ def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
         (KEY, b"\x00\x09", "OffsetCommitValue version 9"),
     ],
 )
-def test_records_that_kafka_never_writes_are_unknown(key: bytes | None, value: bytes, reason: str) -> None:
+def test_keys_and_values_that_kafka_never_writes_are_reported_as_unknown_records(
+    key: bytes | None, value: bytes, reason: str
+) -> None:
     with pytest.raises(UnknownRecord, match=reason):
         decode_internal_record(GROUPS, key, value)
 

@@ -45,7 +45,7 @@ def test_null_and_empty_keys_and_values_are_different(magic: int, key: bytes | N
     assert (message.key, message.value) == (key, value)
 
 
-def test_a_message_is_described_by_the_header_of_a_batch_of_one() -> None:
+def test_the_header_of_a_message_is_like_that_of_a_batch_with_one_record() -> None:
     header = check_message(BY_HAND[1])
     assert (header.base_offset, header.last_offset, header.next_offset, header.record_count) == (7, 7, 8, 1)
     assert header.size_bytes == len(BY_HAND[1])

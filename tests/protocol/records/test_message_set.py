@@ -90,7 +90,7 @@ def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
 
 
 @for_each("name", [name for name in OLD if name.endswith("lz4")])
-def test_the_lz4_checksum_is_that_of_clients_of_the_format(name: str) -> None:
+def test_the_lz4_header_checksum_equals_that_of_old_clients(name: str) -> None:
     theirs, _ = read_message(OLD[name])
     ours, _ = read_message(bytes(build_message_set(SMALL, theirs.magic, compression=Compression.LZ4)))
     assert ours.value is not None
@@ -219,7 +219,7 @@ def test_an_invalid_inner_message_is_named_by_its_index(invalid: bytes) -> None:
             read(gzipped(ONE + ONE + invalid))
 
 
-def test_messages_are_read_in_steps_wherever_the_pieces_end() -> None:
+def test_messages_of_a_wrapper_are_read_in_steps_however_the_decompressed_data_is_split() -> None:
     inner = b"".join(encode_message(1, offset, T, 0, None, b"v" * (offset % 40)) for offset in range(9000))
     wrapper, _ = read_message(gzipped(inner, offset=9000), 0)
     in_steps = [message for message in iterate_messages_in_steps(wrapper) if message is not None]

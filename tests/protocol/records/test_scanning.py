@@ -176,28 +176,30 @@ class TestRuns:
             [Record(index, T + 2**61, b"", b"") for index in range(500)],
         ],
     )
-    def test_the_scanner_skips_runs_of_alike_records(self, sent: list[Record], walked: list[int]) -> None:
+    def test_the_scanner_skips_runs_of_similar_records(self, sent: list[Record], walked: list[int]) -> None:
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < MIN_RUN
 
-    def test_the_scanner_continues_runs_where_their_deltas_grow_longer(self, walked: list[int]) -> None:
+    def test_the_scanner_continues_runs_of_similar_records_where_offset_deltas_get_more_bytes(
+        self, walked: list[int]
+    ) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < 3 * MIN_RUN
 
-    def test_the_scanner_finds_runs_between_other_records(self, walked: list[int]) -> None:
+    def test_the_scanner_finds_runs_of_similar_records_between_other_records(self, walked: list[int]) -> None:
         sent = [
             Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
         ]  # a thousand equal ones, a thousand of rising size, and so on
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
 
-    def test_the_scanner_rarely_searches_runs_where_there_are_none(self, walked: list[int]) -> None:
+    def test_the_scanner_rarely_searches_runs_of_similar_records_where_there_are_none(self, walked: list[int]) -> None:
         sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
         assert RecordScan(payload(sent), len(sent)).scan_all_records()
         assert len(walked) < 20
 
-    def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
+    def test_the_scanner_finds_runs_of_similar_records_after_the_millionth_record(self) -> None:
         """Where offset deltas need four bytes, and records are stepped over one by one."""
         count = 2**20 + 20
         body = [b"\0\0" + encode_zigzag(index) + b"\x01\x01\0" for index in range(count)]
@@ -233,22 +235,22 @@ def run_in(data: bytes, position: int, index: int, count: int) -> RecordRun:
 
 
 class TestLength:
-    def test_a_run_covers_equal_records(self) -> None:
+    def test_a_run_of_similar_records_covers_all_equal_records(self) -> None:
         data = payload(equal(50))
         run = run_in(data, 0, 0, 50)
         assert (run.length, run.length * run.size_bytes) == (50, len(data))
 
-    def test_a_run_starts_at_any_record(self) -> None:
+    def test_a_run_of_similar_records_may_start_at_any_record(self) -> None:
         data = payload(equal(50))
         run = run_in(data, len(data) // 50 * 20, 20, 50)
         assert run.length == 30
 
-    def test_a_run_ends_at_the_record_count_or_the_end_of_the_data(self) -> None:
+    def test_a_run_of_similar_records_ends_at_the_record_count_or_the_end_of_the_data(self) -> None:
         data = payload(equal(50))
         assert run_in(data, 0, 0, 20).length == 20
         assert run_in(data[:-1], 0, 0, 1000).length == 49
 
-    def test_a_run_ends_where_offset_deltas_grow_and_at_a_limit(self) -> None:
+    def test_a_run_of_similar_records_ends_where_offset_deltas_get_longer_and_at_the_maximum_length(self) -> None:
         data = payload(equal(10000, 0))
         first = run_in(data, 0, 0, 10000)
         assert first.length == 64
@@ -269,29 +271,29 @@ class TestLength:
             {"timestamp": T + 64},
         ],
     )
-    def test_a_run_ends_before_a_record_of_another_layout(self, other: dict[str, object]) -> None:
+    def test_a_run_of_similar_records_ends_before_a_record_of_another_layout(self, other: dict[str, object]) -> None:
         data = payload(equal(30) + equal(1, **other) + equal(19))
         run = run_in(data, 0, 0, 50)
         assert run.length == 30
 
-    def test_a_run_needs_three_records_that_begin_alike(self) -> None:
+    def test_a_run_of_similar_records_begins_with_at_least_three(self) -> None:
         assert find_run_of_records(payload(equal(2)), 0, 0, 2) is None
         assert find_run_of_records(payload(equal(1) + equal(1, 11) + equal(9)), 0, 0, 11) is None
 
 
 class TestContent:
-    def test_a_run_lists_its_timestamp_deltas_of_one_and_two_bytes(self) -> None:
+    def test_a_run_of_similar_records_lists_its_timestamp_deltas_of_one_and_two_bytes(self) -> None:
         for base in (0, 1000):
             data = payload([Record(timestamp=T + base + index % 7) for index in range(60)])
             run = run_in(data, 0, 0, 60)
             assert run.timestamp_deltas == {2 * (base + index) for index in range(7)}
 
-    def test_one_run_holds_records_of_many_different_timestamps(self) -> None:
+    def test_a_run_of_similar_records_lists_many_different_timestamp_deltas(self) -> None:
         data = payload([Record(timestamp=T + 64 + index * 389 % 8000) for index in range(60)])
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {2 * (64 + index * 389 % 8000) for index in range(60)}
 
-    def test_a_run_has_long_and_negative_timestamp_deltas(self) -> None:
+    def test_a_run_of_similar_records_lists_long_and_negative_timestamp_deltas(self) -> None:
         data = payload([Record(timestamp=T + 2**40 + index) for index in range(60)])
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {2 * (2**40 + index) for index in range(60)}
@@ -299,24 +301,24 @@ class TestContent:
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {1}
 
-    def test_a_run_knows_whether_its_records_have_keys(self) -> None:
+    def test_a_run_of_similar_records_tells_whether_its_records_have_keys(self) -> None:
         for key in (None, b"", b"key"):
             run = run_in(payload(equal(20, key=key)), 0, 0, 20)
             assert run.keyed == (key is not None)
 
-    def test_records_with_too_many_headers_form_no_run(self) -> None:
+    def test_records_with_too_many_headers_are_no_run_of_similar_records(self) -> None:
         for count, found in ((MAX_HEADERS, True), (MAX_HEADERS + 1, False)):
             data = payload(equal(20, headers=(("h", b"v"),) * count))
             assert (find_run_of_records(data, 0, 0, 20) is not None) == found
 
-    def test_records_with_wrong_offset_deltas_form_no_run(self) -> None:
+    def test_records_with_wrong_offset_deltas_are_no_run_of_similar_records(self) -> None:
         data = bytearray(payload(equal(20)))
         size = len(data) // 20
         data[9 * size + 3] += 2
         assert find_run_of_records(bytes(data), 0, 0, 20) is None
         assert find_run_of_records(bytes(data), 10 * size, 11, 21) is None
 
-    def test_a_malformed_first_record_starts_no_run(self) -> None:
+    def test_a_malformed_record_starts_no_run_of_similar_records(self) -> None:
         record = b"\x0c\0\0\0\x01\x01\0"  # seven bytes, of which the first says six follow
         assert find_run_of_records(record * 3, 0, 0, 3) is None  # the offset deltas of the others are 0 too
         for position in (4, 5, 6):

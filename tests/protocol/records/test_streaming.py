@@ -82,7 +82,7 @@ def test_a_wrong_record_count_is_rejected(count: int, tail: bytes) -> None:
             list(slice_keyed_records(ByteWindow(cut_into_pieces((data,), 7), large), count))
 
 
-def test_bytes_after_the_records_are_rejected_wherever_the_pieces_end() -> None:
+def test_bytes_after_the_records_are_rejected_however_the_data_is_split() -> None:
     data = payload([Record(value=b"v" * 50)] * 2)
     with pytest.raises(InvalidRecords):
         list(slice_keyed_records(ByteWindow(iter((data, b"\0"))), 2))
@@ -116,7 +116,7 @@ def test_streamed_records_get_new_offset_deltas(seed: int, piece: int) -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES)
-def test_elided_attributes_are_restored_wherever_the_pieces_end(seed: int, piece: int) -> None:
+def test_elided_attributes_are_restored_however_the_data_is_split(seed: int, piece: int) -> None:
     batch = build_batch(similar_records(Random(seed)))
     elided = elide_attributes(batch, read_header(batch))
     assert elided is not None
@@ -132,7 +132,7 @@ def test_streaming_many_records_yields_often_for_other_work() -> None:
 
 @for_each("codec", CODECS)
 @for_each("limit", [10, 99, 100, 101, 1000])
-def test_a_compressed_record_above_the_limit_is_rejected(codec: int, limit: int) -> None:
+def test_a_compressed_record_above_max_decompressed_message_bytes_is_rejected(codec: int, limit: int) -> None:
     sent = [Record(value=bytes(20)), Record(value=bytes(93))]  # 100 bytes, which its length does not count
     batch = bytes(build_batch(sent, compression=codec))
     check = check_record_sizes(batch, read_header(batch), limit)

@@ -155,7 +155,7 @@ class TestKeys:
         assert refusal.record_errors == ((3, message), (70, message), (71, message))
         assert "3 record errors" in str(refusal)
 
-    def test_records_without_a_key_in_a_run_are_reported(self) -> None:
+    def test_records_without_a_key_in_a_run_of_similar_records_are_reported(self) -> None:
         refusal = refused(build_batch([Record(value=b"v")] * 100), keys_required=True)
         assert [index for index, _ in refusal.record_errors] == list(range(100))
 

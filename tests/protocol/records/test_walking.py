@@ -94,7 +94,7 @@ def test_a_message_with_a_wrong_checksum_is_skipped(magic: int) -> None:
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
-def test_a_batch_with_a_wrong_checksum_is_accepted_if_another_follows() -> None:
+def test_a_batch_with_a_wrong_checksum_is_returned_only_if_another_batch_follows_it() -> None:
     data = bytearray(placed(0) + placed(1))
     data[-len(placed(1)) - 1] ^= 1
     first, second = walked(bytes(data))

@@ -230,7 +230,7 @@ def test_an_incompatible_verdict_contains_the_reason(registry: Asking) -> None:
     assert registry.post("/compatibility/subjects/x/versions/7", R1).code == 40402
 
 
-def test_only_versions_of_the_same_group_are_compared(registry: Asking) -> None:
+def test_only_versions_of_the_same_compatibility_group_are_compared(registry: Asking) -> None:
     registry.put("/config/x", {"compatibilityGroup": "major"})
     registry.register("x", R1, metadata={"properties": {"major": "1"}})
     assert registry.register("x", R3, metadata={"properties": {"major": "2"}}).status == 200

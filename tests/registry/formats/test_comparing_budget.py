@@ -71,7 +71,7 @@ def test_the_number_of_changes_that_are_not_listed_is_reported() -> None:
     assert len(describe_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
 
 
-def test_long_paths_are_listed_up_to_a_limit() -> None:
+def test_long_incompatibilities_are_listed_up_to_a_total_length() -> None:
     named = json_schema.list_incompatibilities(json_doubling("string", 2000), json_doubling("number", 2000))
     assert CHARACTERS < sum(map(len, named)) < 2 * CHARACTERS and named[-1].startswith("and more than")
 
@@ -101,7 +101,7 @@ def test_an_avro_union_branch_is_compatible_with_one_that_has_its_name_as_an_ali
     assert avro.list_incompatibilities(avro.parse(json.dumps(reader), {}), wanted) == []
 
 
-def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
+def test_a_comparison_that_nobody_waits_for_any_more_ends_at_its_next_step() -> None:
     budget = ComparingBudget()
     budget.stop_at_next_step()
     with pytest.raises(ComparisonTooLarge, match="Nobody waits"):

@@ -139,7 +139,9 @@ def evolved(schema: Any, data: some.DataObject) -> Any:
         ("number", "exclusiveMinimum"),
     ],
 )
-def test_a_limit_of_json_scalars_is_compatible_only_if_all_values_are_accepted(kind: str, keyword: str) -> None:
+def test_a_changed_limit_of_a_json_scalar_is_compatible_only_if_all_old_values_are_accepted(
+    kind: str, keyword: str
+) -> None:
     for before, after in itertools.product([None, 0, 1, 2], repeat=2):
         old, new = ({"type": kind} | ({} if limit is None else {keyword: limit}) for limit in (before, after))
         was, now = jsonschema.Draft7Validator(old), jsonschema.Draft7Validator(new)

@@ -237,7 +237,7 @@ def zigzag(number: int) -> bytes:
     return length(number << 1)
 
 
-def test_records_of_zero_bytes_are_counted_as_they_are_created() -> None:
+def test_avro_records_that_take_no_bytes_count_towards_the_limit_of_values() -> None:
     kind: Any = {"type": "record", "name": "R0", "fields": []}
     for number in range(30):
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number}"}]

@@ -75,7 +75,7 @@ def test_a_lenient_policy_applies_only_to_json_schemas(registry: Asking) -> None
     assert registry.put("/config", {"compatibilityPolicy": "LOGICAL"}).code == 42203
 
 
-def test_only_versions_of_the_same_group_are_compared(registry: Asking) -> None:
+def test_only_versions_of_the_same_compatibility_group_are_compared(registry: Asking) -> None:
     registry.put("/config", {"compatibilityGroup": "major"})
     one, two = record("R", ("f", "string")), record("R", ("f", "string"), ("g", "string"))
     registry.register("s", one, metadata={"properties": {"major": "1"}})

@@ -79,7 +79,7 @@ def test_a_rule_of_an_unknown_kind_or_mode_is_rejected(registry: Asking, wrong: 
     assert registry.register("s", record("A"), ruleSet={"domainRules": [RULE | wrong]}).code == 422
 
 
-def test_a_rule_that_runs_both_ways_may_have_two_actions() -> None:
+def test_a_rule_of_mode_writeread_may_have_two_actions() -> None:
     both = RULE | {"mode": "WRITEREAD", "onSuccess": "NONE,ERROR"}
     assert normalize_contract_part({"domainRules": [both]}) == {
         "domainRules": [{**both, "kind": "TRANSFORM", "disabled": False}]

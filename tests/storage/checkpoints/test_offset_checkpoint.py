@@ -50,7 +50,7 @@ def test_a_malformed_checkpoint_is_reported_to_the_user(made: Checkpointing) -> 
         made.checkpoint.read_offsets([ORDERS])
 
 
-def test_a_checkpoint_is_written_by_another_thread_and_a_change_meanwhile_afterwards(made: Checkpointing) -> None:
+def test_offsets_that_change_during_a_checkpoint_write_are_written_afterwards(made: Checkpointing) -> None:
     made.checkpoint.offsets[ORDERS] = 5
     made.checkpoint.write_offsets_soon()
     assert made.content() == [] and len(made.aside.jobs) == 1

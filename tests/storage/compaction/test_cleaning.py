@@ -355,7 +355,7 @@ def test_only_records_with_keys_remain_if_compaction_is_enabled_later(tmp_path: 
     assert cleaning.rewriter.counts.keyless_records == 3
 
 
-def test_cleaning_memory_is_bounded_by_the_limits(tmp_path: Path) -> None:
+def test_the_memory_of_a_cleanings_offset_map_is_limited(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(*[(f"key-{index}", "v") for index in range(1000)])])
     cleaning = clean(log, limits=LIMITS._replace(keys_bytes=2400))

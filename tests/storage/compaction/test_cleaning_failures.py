@@ -54,7 +54,7 @@ def test_unreadable_records_are_reported(tmp_path: Path) -> None:
         clean(log)
 
 
-def test_a_log_with_a_record_above_its_limit_is_not_changed(tmp_path: Path) -> None:
+def test_a_log_with_a_record_above_max_decompressed_message_bytes_is_not_cleaned(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(max_decompressed_message_bytes=1000))
     append(log, build_batch([Record(key=b"k", value=bytes(2000))], compression=1))
     append(log, build_batch([Record(key=b"k", value=b"v")], compression=1))

@@ -119,7 +119,7 @@ def test_old_format_tombstones_are_removed_by_the_age_of_their_segment(
     assert contents(log) == [(0, "a", None)] * stays + [(1, "b", "1"), (2, "c", "2")]
 
 
-def test_tombstones_are_kept_before_the_first_clean_segment(tmp_path: Path) -> None:
+def test_the_first_cleaning_of_a_log_keeps_old_format_tombstones(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, bytes(build_message_set(records(("a", None)), 1)), modified_ms=NOW_MS - HOUR_MS)
     log = opened(tmp_path, delete_retention_ms=0)
     clean(log)

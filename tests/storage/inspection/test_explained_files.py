@@ -74,7 +74,7 @@ def test_properties_and_comments_are_explained_as_lines() -> None:
     assert [each.name for each in part.parts] == ["comment", "comment", "property", "property"]
 
 
-def test_the_quorum_state_has_a_part_for_each_field() -> None:
+def test_the_quorum_state_file_is_explained_field_by_field() -> None:
     part = explained(FileKind.QUORUM_STATE, QuorumState(1, 4, (1,)).encode_as_json())
     assert [(each.name, each.value) for each in part.parts] == [
         ("clusterId", ""),

@@ -139,7 +139,7 @@ def test_damage_at_any_byte_of_a_log_is_reported_only_at_its_batch(log: Path, ma
         assert others == [each for each in batches if each is not hit], position
 
 
-def test_an_index_that_is_inspected_itself_is_not_reported_with_its_log(log: Path) -> None:
+def test_damage_of_an_index_that_is_inspected_too_is_not_reported_with_its_log(log: Path) -> None:
     path = log / f"{BASE}.index"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     inspected = identify_file(str(log / f"{BASE}.log"))

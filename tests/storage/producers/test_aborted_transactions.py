@@ -153,7 +153,7 @@ def test_the_transaction_index_of_a_removed_segment_is_not_fsynced(tmp_path: Pat
     assert transactions.list_unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
 
 
-def test_an_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path: Path) -> None:
+def test_a_transaction_index_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path: Path) -> None:
     path = tmp_path / "missing" / f"{0:020d}"
     transactions = AbortedTransactions(Disk())
     transactions.add_transaction(str(path), FIRST)

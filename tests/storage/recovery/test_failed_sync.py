@@ -80,7 +80,7 @@ def test_only_data_from_the_recovery_point_on_is_rewritten(disk: FaultyDisk) -> 
         open_at(DIRECTORY, clean=False, recovery_point=15, surroundings=Surroundings(disk))
 
 
-def test_only_a_machine_restart_helps_if_the_failure_cannot_be_noted(
+def test_a_machine_restart_is_requested_if_the_marker_of_a_failed_fsync_cannot_be_created(
     disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail_to_flush(disk, "create")
@@ -90,7 +90,9 @@ def test_only_a_machine_restart_helps_if_the_failure_cannot_be_noted(
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
-def test_a_start_that_cannot_rewrite_the_data_leaves_it_to_the_next(disk: FaultyDisk, operation: str) -> None:
+def test_data_that_one_start_cannot_rewrite_after_a_failed_fsync_is_rewritten_by_the_next(
+    disk: FaultyDisk, operation: str
+) -> None:
     fail_to_flush(disk, suffix=".log")
     disk.failing, disk.suffix = {operation}, ".log" if operation == "rename" else ".log.tmp"
     with pytest.raises(LogDirectoryError):
@@ -111,7 +113,7 @@ def test_rewriting_keeps_the_modification_time_of_a_segment(disk: FaultyDisk) ->
     assert len(read_values(log)) == 11
 
 
-def test_a_truncation_that_cannot_be_fsynced_is_noted(disk: FaultyDisk) -> None:
+def test_a_truncation_whose_fsync_fails_leaves_a_marker_for_the_next_start(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     append(log, batch(10))
     log.close_without_flush()

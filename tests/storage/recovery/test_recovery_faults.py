@@ -117,7 +117,7 @@ def test_trailing_bytes_between_two_segments_lose_no_records(
     assert disk.size_bytes(path(4)) == size
 
 
-def test_a_restarted_log_always_has_a_segment(disk: FaultyDisk) -> None:
+def test_a_log_restarted_at_a_later_offset_has_a_segment_even_after_a_power_loss(disk: FaultyDisk) -> None:
     """Or the next start would give out the offsets from 0 on once more."""
     log = write_log(disk, 1)
     log.flush()
@@ -141,7 +141,7 @@ def test_the_leader_epochs_of_recovered_records_are_restored(disk: FaultyDisk) -
     assert opened(disk, start=7).epochs.list_entries() == [(1, 7), (2, 12)]
 
 
-def test_a_restarted_log_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
+def test_a_log_restarted_at_a_later_offset_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
     log = opened(disk)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.flush()

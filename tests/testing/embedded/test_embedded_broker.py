@@ -149,7 +149,7 @@ def test_a_broker_takes_settings_by_kafkas_names() -> None:
         assert sorted(path.name for path in broker.directory.glob("t-*")) == ["t-0", "t-1", "t-2"]
 
 
-def test_the_loop_does_not_poll_beside_the_test_unless_it_is_asked_to() -> None:
+def test_the_broker_does_not_busy_poll_unless_its_settings_ask_for_it() -> None:
     for settings, duration_us in (({}, 0), ({"socket.busy.poll.us": 60}, 60)):
         with Broker(settings) as broker:
             assert broker.running.cluster.settings["socket.busy.poll.us"] == duration_us

@@ -44,7 +44,7 @@ def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_metadata_version_above_the_releases_newest_is_not_answered(release: str) -> None:
+def test_a_metadata_request_version_above_the_releases_newest_is_not_answered(release: str) -> None:
     with Broker(emulate=release) as broker:
         newest = list_versions_of_release(release)[ApiKey.METADATA][-1]
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers
@@ -100,7 +100,7 @@ def test_releases_without_api_versions_close_the_connection(release: str) -> Non
 
 
 @pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3", "4.4"])
-def test_kafka_4_announces_produce_from_0_and_refuses_it_below_3(release: str) -> None:
+def test_kafka_4_announces_produce_from_version_0_on_and_does_not_answer_it_below_version_3(release: str) -> None:
     with Broker(emulate=release) as broker:
         told = {api.api_key: api.min_version for api in asked(broker, ApiVersionsRequest(), 0).api_keys}
         assert told[ApiKey.PRODUCE] == 0

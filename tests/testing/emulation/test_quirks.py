@@ -314,7 +314,7 @@ def test_fetches_of_zstd_topics_by_old_clients_are_rejected_before_4_0(release: 
         (*("consumer.session.timeout.ms", "x"), "", ""),
     ],
 )
-def test_a_group_setting_beyond_its_bound_names_the_bound_before_4_4(
+def test_the_error_for_a_group_setting_beyond_its_bound_names_the_bound_before_4_4(
     name: str, value: str, until_4_3: str, since_4_4: str
 ) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=32, resource_name="g")

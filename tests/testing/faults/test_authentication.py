@@ -94,7 +94,7 @@ def test_an_authentication_fault_rejects_only_its_user(broker: Broker, library: 
 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python"])
-def test_only_clients_that_retry_rejected_logins_authenticate_after_the_fault(broker: Broker, library: str) -> None:
+def test_a_refused_login_fails_unless_the_client_retries_until_the_fault_ends(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="refuse", times=2)
     assert outcome(broker, library) == (None if library == "kafka-python" else "_AUTHENTICATION")
     fault.wait_for_hits(2, timeout="20 s") if library == "kafka-python" else fault.remove()
@@ -127,7 +127,7 @@ def test_the_error_for_an_unsupported_mechanism_names_the_supported_ones(broker:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_login_is_delayed_by_the_brokers_clock(broker: Broker, library: str) -> None:
+def test_a_fault_delays_a_login_by_the_brokers_clock(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="slow", user="alice", delay="10 s", once=True)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(outcome, broker, library)
@@ -156,7 +156,7 @@ def test_a_client_reauthenticates_in_a_short_session(broker: Broker) -> None:
     assert len({each.connection for each in seen}) < len(seen)
 
 
-def test_requests_of_a_user_or_mechanism_fail(broker: Broker) -> None:
+def test_a_fault_strikes_only_requests_of_its_user_or_mechanism(broker: Broker) -> None:
     of_alice = broker.faults.add(user="alice", api="Produce", error="TOPIC_AUTHORIZATION_FAILED")
     by_plain = broker.faults.add(mechanism="PLAIN", api="Produce", error="INVALID_RECORD")
     assert outcome(broker, "confluent") == "TOPIC_AUTHORIZATION_FAILED"

@@ -19,14 +19,14 @@ BATCH = bytes(build_batch(RECORDS, base_offset=5))
 NEXT = bytes(build_batch(RECORDS, base_offset=8))
 
 
-def test_only_the_first_batch_has_a_wrong_checksum() -> None:
+def test_only_the_checksum_of_the_first_batch_is_corrupted() -> None:
     data = corrupt_first_batch(BATCH + NEXT, "crc")
     with pytest.raises(CorruptBatch, match="stored crc"):
         check_batch(data)
     assert check_batch(data, len(BATCH)).base_offset == 8
 
 
-def test_a_batch_length_is_corrupted() -> None:
+def test_the_length_of_the_first_batch_is_corrupted() -> None:
     with pytest.raises(CorruptBatch):
         list(iterate_batches_in_any_format(corrupt_first_batch(BATCH, "length")))
 

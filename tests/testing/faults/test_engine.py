@@ -207,7 +207,7 @@ def test_a_missing_response_causes_a_client_timeout(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["w"]
 
 
-def test_a_hit_is_reported_while_its_request_is_held(broker: Broker) -> None:
+def test_a_fault_counts_a_hit_while_it_still_holds_the_request(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", delay="1 hour")
     broker.clock.freeze()  # no chore of the broker's has it look again
@@ -368,7 +368,7 @@ def test_faults_match_requests_by_their_properties() -> None:
         assert exchange.faults and "delay 0.01 s" in str(exchange)
 
 
-def test_hits_are_awaited_and_removed_faults_have_no_effect(broker: Broker) -> None:
+def test_hits_of_a_fault_can_be_awaited_and_a_removed_fault_intercepts_nothing(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
     with pytest.raises(Expired, match="1 hit was expected of <fault 1: api Produce"):
         fault.wait_for_hits(1, "10 ms")
@@ -436,7 +436,9 @@ def test_python_arguments_of_faults_are_validated(broker: Broker, words: dict[st
     assert broker.faults.add(api=("Produce", "Fetch"), topic=None, delay=timedelta(days=1)).rule.delay_ms == 86_400_000
 
 
-def test_a_fault_level_applies_only_to_apis_that_have_it(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_with_a_topic_level_error_strikes_only_apis_with_such_errors(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     fault = broker.faults.add(error="UNKNOWN_SERVER_ERROR", level="topic", topic="t", times=1)
     assert sent(librdkafka(broker)) is None
     assert fault.hits == 1 and caplog.records == []

@@ -59,7 +59,7 @@ class Member:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_removed_member_rejoins(broker: Broker, protocol: str) -> None:
+def test_a_member_evicted_by_a_test_rejoins(broker: Broker, protocol: str) -> None:
     with Member(broker, protocol) as member:
         until(lambda: member.assigned == 1)
         (member_id,) = broker.wait_for_group("g", 1, timeout="20 s")
@@ -113,7 +113,7 @@ def test_slow_joins_leave_a_member_without_partitions_until_the_delay_is_over(br
         until(lambda: member.assigned)
 
 
-def test_a_producer_is_fenced(broker: Broker) -> None:
+def test_a_producer_fenced_by_a_test_cannot_commit(broker: Broker) -> None:
     for begun in (True, False):
         producer = Producer(settings(broker, **{"transactional.id": "x"}))
         producer.init_transactions(20)
@@ -165,7 +165,7 @@ def test_a_transaction_is_held_before_its_markers_are_written(broker: Broker) ->
     until(lambda: broker.transaction_state("x") == "CompleteCommit")
 
 
-def test_a_held_ongoing_transaction_is_not_ended_until_release(broker: Broker) -> None:
+def test_a_transaction_held_as_ongoing_is_not_ended_until_it_is_released(broker: Broker) -> None:
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
     broker.hold("x", "ongoing")

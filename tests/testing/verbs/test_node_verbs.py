@@ -125,7 +125,7 @@ def test_a_producer_follows_a_moved_leader(broker: Broker) -> None:
     assert {node.node_id for node in refused.answer.node_endpoints} == {after}
 
 
-def test_a_node_without_a_replica_gets_one_to_become_leader() -> None:
+def test_moving_leadership_to_a_node_without_a_replica_gives_it_one() -> None:
     with Broker(nodes=2) as broker:
         broker.produce("t", "a")
         other = 3 - leader(broker)
@@ -135,7 +135,7 @@ def test_a_node_without_a_replica_gets_one_to_become_leader() -> None:
         assert broker.produce("t", "b") == 1
 
 
-def test_a_partition_can_be_without_a_leader(broker: Broker) -> None:
+def test_a_producer_waits_while_its_partition_has_no_leader(broker: Broker) -> None:
     producer = producer_of(broker)
     assert produced(producer, "a")
     broker.leave_leaderless("t")

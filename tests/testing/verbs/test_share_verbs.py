@@ -94,7 +94,9 @@ def test_records_with_expired_locks_are_redelivered(broker: Broker, consumer: Sh
     assert group.expire_locks() == 3 and group.expire_locks() == 0
 
 
-def test_redeliveries_are_known_after_acknowledgement(broker: Broker, consumer: ShareConsumer) -> None:
+def test_redeliveries_can_be_expected_after_the_records_were_acknowledged(
+    broker: Broker, consumer: ShareConsumer
+) -> None:
     messages = read(consumer)
     assert acknowledge(consumer, messages, ACCEPT, RELEASE, ACCEPT) == [None]
     assert acknowledge(consumer, read(consumer)) == [None]
@@ -105,7 +107,7 @@ def test_redeliveries_are_known_after_acknowledgement(broker: Broker, consumer: 
     assert group.expect_redelivered("t", 0) == []
 
 
-def test_a_recreated_share_group_counts_anew(broker: Broker) -> None:
+def test_delivery_counts_of_a_recreated_share_group_start_anew(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         acknowledge(consumer, read(consumer))
     broker.wait_for_group("g", 0, "Empty")
@@ -148,7 +150,9 @@ def test_share_members_are_awaited(broker: Broker, consumer: ShareConsumer) -> N
         assert {0} == {index for indexes in assigned.values() for index in indexes}
 
 
-def test_a_share_group_catches_up_without_commits(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_share_group_is_awaited_until_caught_up_although_it_commits_no_offsets(
+    broker: Broker, consumer: ShareConsumer
+) -> None:
     acknowledge(consumer, read(consumer), ACCEPT, REJECT, ACCEPT)
     broker.wait_until_caught_up("g", "t")
     broker.produce("t", "d")
@@ -266,7 +270,7 @@ def test_a_record_above_the_delivery_limit_gets_a_dead_letter_without_its_value(
 # --- the methods of all groups --------------------------------------------------------------------------
 
 
-def test_a_removed_share_member_rejoins(broker: Broker, consumer: ShareConsumer) -> None:
+def test_a_share_member_evicted_by_a_test_rejoins(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
     (member,) = broker.wait_for_group("g", 1)
     with pytest.raises(KafkaError, match="group 'g' has no member 'other'"):
@@ -291,7 +295,7 @@ def _epoch(exchange: Exchange) -> int:
     return -1 if exchange.answer is None else int(exchange.answer.member_epoch)
 
 
-def test_a_share_join_is_delayed(broker: Broker, consumer: ShareConsumer) -> None:
+def test_slow_joins_delays_the_join_of_a_share_member(broker: Broker, consumer: ShareConsumer) -> None:
     fault = broker.slow_joins("g", "1 hour")
     consumer.poll(0.1)
     fault.wait_for_hits(1, "20 s")
@@ -379,7 +383,7 @@ def test_records_of_a_lost_share_fetch_are_redelivered_after_their_locks_expire(
 
 
 @pytest.mark.parametrize(("when", "state"), [("before", "acquired"), ("after", "acknowledged")])
-def test_an_acknowledgement_fails_by_a_fault(broker: Broker, consumer: ShareConsumer, when: str, state: str) -> None:
+def test_a_fault_fails_a_share_acknowledgement(broker: Broker, consumer: ShareConsumer, when: str, state: str) -> None:
     broker.faults.add(api="ShareAcknowledge", topic="t", error="INVALID_RECORD_STATE", when=when, once=True)
     (outcome,) = acknowledge(consumer, read(consumer))
     assert "INVALID_RECORD_STATE" in str(outcome)

@@ -38,7 +38,7 @@ def test_a_static_member_that_leaves_temporarily_keeps_its_partitions(
     assert describe(harness).group_state == "Stable"
 
 
-def test_a_static_member_that_returns_with_another_subscription_gets_it(
+def test_a_static_member_that_returns_with_another_subscription_gets_partitions_of_that(
     harness: Harness, pair: tuple[Player, Player]
 ) -> None:
     static, dynamic = pair

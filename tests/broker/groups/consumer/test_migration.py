@@ -428,7 +428,7 @@ def test_leave_group_removes_members_of_either_protocol(harness: Harness, mixed:
     assert new.owned == everything()
 
 
-def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group(harness: Harness, topic: str) -> None:
+def test_an_empty_consumer_group_becomes_classic_when_a_classic_member_joins(harness: Harness, topic: str) -> None:
     player = Player(harness, "new", topic)
     player.join()
     player.leave()

@@ -105,7 +105,7 @@ def test_a_target_that_changes_during_a_revocation_changes_what_is_revoked() -> 
     assert step(before, of(a="0"), of(a="01"), epoch=7) == (UNREVOKED, 5, 5, of(a="0"), of(a="1"))
 
 
-def test_partitions_of_an_unsubscribed_topic_are_revoked_within_the_epoch() -> None:
+def test_partitions_of_an_unsubscribed_topic_are_revoked_without_a_new_epoch() -> None:
     before = member(has=of(a="01", b="0"))
     only_b = frozenset({B})
     unchanged = {"epoch": 5, "topics": only_b, "changed": True}
@@ -156,7 +156,7 @@ PARTITIONS = st.frozensets(st.integers(0, 5)).map(lambda each: {A: each} if each
 
 
 @given(PARTITIONS, PARTITIONS, PARTITIONS)
-def test_a_member_that_reports_correctly_reaches_its_target_in_two_steps(
+def test_a_member_that_revokes_as_told_reaches_its_target_assignment_in_two_steps(
     has: Partitions, target: Partitions, others: Partitions
 ) -> None:
     """The first step names what to give up. In the second the member has, and gets what nobody else has."""

@@ -212,7 +212,7 @@ def test_tombstones_of_unknown_groups_and_members_are_ignored(harness: Harness) 
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
 
-def test_partitions_in_records_without_assignment_epochs_have_the_member_epoch(group: ConsumerGroup) -> None:
+def test_recorded_partitions_without_an_assignment_epoch_have_the_member_epoch(group: ConsumerGroup) -> None:
     value = MEMBER.make_current_assignment_value()
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None

@@ -60,7 +60,7 @@ def test_a_member_waits_for_target_tasks_that_others_own() -> None:
 @for_each("target", [Tasks(ONE), Tasks(standby=ONE), Tasks(warmup=ONE)])
 @for_each("here", ["active_here", "standby_here", "warmup_here"])
 @for_each("in_place", [False, True])
-def test_a_member_waits_for_a_task_that_its_process_owns_in_another_role(
+def test_a_member_waits_for_a_task_that_its_process_still_runs_as_active_standby_or_warm_up(
     target: Tasks, here: str, in_place: bool
 ) -> None:
     active = anybody if here == "active_here" else nobody
@@ -103,7 +103,7 @@ def test_a_member_in_an_unknown_state_must_rejoin() -> None:
 
 
 @pytest.mark.parametrize("role", ["standby", "warmup"])
-def test_a_standby_becomes_active_in_one_step_and_is_kept_until_then(role: str) -> None:
+def test_a_standby_is_kept_until_it_becomes_active_in_one_step(role: str) -> None:
     member = MEMBER._replace(assigned=AssignedTasks(**{role: ONE}))  # type: ignore[arg-type]
     owned = Tasks(**{role: ONE})  # type: ignore[arg-type]
     here = {f"{role}_here": anybody, "in_place": True}

@@ -147,7 +147,7 @@ def test_a_standby_task_of_the_new_owner_serves_as_its_warm_up_task() -> None:
     assert found.awaited == {"b": tasks(1)}
 
 
-def test_the_owner_of_a_task_that_moves_is_not_yet_its_standby() -> None:
+def test_the_owner_of_a_moving_task_does_not_get_it_as_a_standby_before_the_move() -> None:
     targets = {"a": target(standby=tasks(1)), "b": target(tasks(1))}
     found = step([member("a", tasks(1)), member("b")], targets)
     assert found.tasks == {"a": target(tasks(1)), "b": target(warmup=tasks(1))}

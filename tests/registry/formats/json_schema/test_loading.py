@@ -103,7 +103,7 @@ def test_cyclic_references_are_compared_once() -> None:
     assert [text[12:24] for text in list_incompatibilities(other, same)] == ["TYPE_CHANGED"]
 
 
-def test_a_reference_to_itself_accepts_any_value() -> None:
+def test_a_json_schema_that_only_refers_to_itself_accepts_any_value() -> None:
     itself = parse('{"$ref":"#"}', {})
     assert list_incompatibilities(itself, parse('{"type":"string"}', {})) == []
 

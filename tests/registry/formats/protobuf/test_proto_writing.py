@@ -171,7 +171,7 @@ def test_imports_follow_the_syntax_in_a_canonical_protobuf_text() -> None:
     assert order.canonical == recorded
 
 
-def test_a_file_is_written_in_parts_and_normalized_in_order() -> None:
+def test_a_proto_file_keeps_its_canonical_and_its_normalized_text_when_parsed_again() -> None:
     schema = parse(FILE, {})
     assert schema.canonical == CANONICAL
     assert schema.get_normalized_text() == NORMAL
