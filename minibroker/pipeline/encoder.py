@@ -357,7 +357,7 @@ class HeaderBlocks(NamedTuple):
     sizes: Int64s
 
     def select_rows(self, start: int, end: int) -> HeaderBlocks:
-        """Return the blocks of the rows from `start` to before `end`."""
+        """Return the encoded headers of the rows from `start` to before `end`."""
         return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
 
 

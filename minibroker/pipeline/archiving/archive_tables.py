@@ -59,6 +59,7 @@ class ArchiveRowsReader:
         return found if self.decoder is None else self.decoder(found)
 
     def _iterate_undecoded_rows(self, splits: Sequence[Split], totals: WrittenTotals) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these splits without decoded values, and count them in `totals`."""
         with closing(open_source(self.options)) as source:
             for split in splits:
                 for records in source.read_split(split, make_read_request(self.options, READ)):

@@ -212,7 +212,7 @@ def make_descriptor(name: str, file: File, names: ProtoNames, known_names: Itera
         _set_options(proto.options, file.options)
         for each in file.types:
             builder.add_type(proto, each, scope)
-        builder.add_extends(proto.extension, proto.message_type, file.extends, scope)
+        builder.add_extends(proto.extension, file.extends, scope)
         for service in file.services:
             added = proto.service.add(name=service.name)
             _set_options(added.options, service.options)
@@ -286,10 +286,10 @@ class _DescriptorBuilder:
         proto.reserved_name.extend(value for each in message.reserved for value in each if isinstance(value, str))
         for start, end in _iterate_ranges(message.extensions):
             proto.extension_range.add(start=start, end=end + 1)
-        self.add_extends(proto.extension, proto.nested_type, message.extends, scope)
+        self.add_extends(proto.extension, message.extends, scope)
 
-    def add_extends(self, extensions: Any, entries: Any, extends: Iterable[ProtoExtend], scope: NameScope) -> None:
-        """Add extensions to a file's or message's descriptor."""
+    def add_extends(self, extensions: Any, extends: Iterable[ProtoExtend], scope: NameScope) -> None:
+        """Add these extensions to `extensions`, of a file's or message's descriptor."""
         for extend in extends:
             for field in extend.fields:
                 added = extensions.add(extendee=self.get_full_name(extend.name, scope))

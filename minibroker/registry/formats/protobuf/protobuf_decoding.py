@@ -77,7 +77,7 @@ def find_message(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
 
 
 def _convert_fields(message: Message, budget: DecodingBudget) -> dict[str, Any]:
-    """Return the fields of a message."""
+    """Return the fields of a message by name, as plain Python; one with presence only if it is set."""
     budget.count_values(len(message.DESCRIPTOR.fields))
     return {
         field.name: _convert_value(field, getattr(message, field.name), budget)
@@ -87,7 +87,7 @@ def _convert_fields(message: Message, budget: DecodingBudget) -> dict[str, Any]:
 
 
 def _convert_value(field: Any, value: Any, budget: DecodingBudget) -> Any:
-    """Return the value of a field."""
+    """Return the value of a field as plain Python: a dict for a map, a list if it is repeated, else one value."""
     if not field.is_repeated:
         return _convert_single_value(field, value, budget)
     budget.count_values(len(value))
@@ -99,7 +99,7 @@ def _convert_value(field: Any, value: Any, budget: DecodingBudget) -> Any:
 
 
 def _convert_single_value(field: Any, value: Any, budget: DecodingBudget) -> Any:
-    """Return one value of a field."""
+    """Return one value of a field as plain Python: a dict for a message, the name for an enum's number."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
             budget.count_values(value.ByteSize() // LEAST_BYTES)
