@@ -112,6 +112,7 @@ def _append_and_apply_offsets(
     batch: memoryview,
     producer: tuple[int, int] | None,
 ) -> None:
+    """Append the batch, and apply its offsets: as committed ones, or with a `producer` (id, epoch) as pending ones."""
     coordinator.append_batch(group_id, batch, producer)
     if producer is not None:
         shard = coordinator.get_shard_of_coordinator_key(group_id)

@@ -157,7 +157,7 @@ class Group(ABC):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
-        """Check that this member may commit offsets now; return the check for each partition, or None.
+        """Check that this member may commit offsets now; return a function that also checks each partition, or None.
 
         `epoch` is the generation or the member epoch, -1 from a client that is not a member. `version` is that of
         OffsetCommit or TxnOffsetCommit. A commit keeps the member's session alive. Raises KafkaError with the code for

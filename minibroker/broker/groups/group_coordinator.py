@@ -127,9 +127,9 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         return self._find_group_of_type(StreamsGroup, group_id)
 
     def check_group_exists(self, group_id: str, kind: str) -> None:
-        """Check that there is a group, as a member's heartbeat needs it. Raises KafkaError(GROUP_ID_NOT_FOUND).
+        """Raise KafkaError(GROUP_ID_NOT_FOUND), with the kind of group in its message, unless there is a group.
 
-        In Kafka a heartbeat is told which kind of group is missing.
+        As in Kafka, only heartbeats are told which kind of group is missing.
         """
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")
@@ -308,7 +308,7 @@ def delete_offsets_of_missing_topics(coordinator: GroupCoordinator, groups: Iter
 
 
 def _is_offset_of_existing_topic(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
-    """Return whether the topic exists, and is not a later one of the same name than the offset was committed for."""
+    """Return whether the topic of the offset exists, and not only a later one of the same name."""
     topic = coordinator.cluster.image.topics.get(name)
     committed = group.offsets.find_offset(name, partition)
     return topic is not None and (committed is None or committed.may_belong_to_topic(topic.topic_id))

@@ -23,7 +23,7 @@ class HashOrder(Generic[Item]):
         self._slots: dict[int, list[Item]] = {}
 
     def add_item(self, key: str, item: Item) -> None:
-        """Add an item, which is iterated before the earlier ones in its slot."""
+        """Add an item, which comes before the earlier ones in the same slot of the hash table."""
         slot = (hash_as_java(key) * SPREAD & LONG) * self._size >> 64
         self._slots.setdefault(slot, []).append(item)
 
@@ -33,7 +33,7 @@ class HashOrder(Generic[Item]):
 
 
 def iterate_in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
-    """Return the values of a mapping in Kafka's order."""
+    """Iterate over the values in the order in which Kafka's hash table with these keys does."""
     order: HashOrder[Item] = HashOrder(len(items))
     for key, item in items.items():
         order.add_item(key, item)

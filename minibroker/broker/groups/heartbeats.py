@@ -11,7 +11,7 @@ UNKNOWN_TIMEOUT_MS = -1
 
 
 def check_not_empty(text: str | None, name: str) -> None:
-    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
+    """Raise KafkaError(INVALID_REQUEST), with `name` in the message, if a text is empty or blank; None is allowed."""
     if text is not None and not text.strip():
         raise make_invalid_request_error(f"{name} can't be empty.")
 
@@ -22,7 +22,7 @@ def make_invalid_request_error(message: str) -> KafkaError:
 
 
 def make_fenced_epoch_error(kind: str, epoch: int, known_epoch: int, detail: str = "") -> KafkaError:
-    """Return the error for a member of a group of this kind that names another epoch than the one known."""
+    """Return the error for a member of this kind of group that names another epoch than the known one."""
     relation = "greater" if epoch > known_epoch else "smaller"
     message = (
         f"The {kind} group member has a {relation} member epoch ({epoch}) than the one known by the group "

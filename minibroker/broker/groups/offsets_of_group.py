@@ -33,7 +33,7 @@ class CommittedOffset(NamedTuple):
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
     def has_expired(self, now_ms: int, retention_ms: int, since_ms: int) -> bool:
-        """Return whether the offset has expired, where its retention counts from `since_ms` (KIP-211)."""
+        """Return whether the offset has expired, if its retention began at `since_ms` (KIP-211)."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= self.expire_timestamp_ms
         return now_ms - since_ms >= retention_ms
@@ -129,7 +129,7 @@ class CommittedOffsets:
         since_ms: Callable[[CommittedOffset], int | None],
         is_subscribed_to: Callable[[str], bool],
     ) -> list[tuple[str, int]]:
-        """Return the (topic, partition) of all offsets that have expired.
+        """Return (topic, partition) of expired offsets; `since_ms` returns when the retention of one began, or None.
 
         `since_ms` says from when on the retention counts for an offset, None if it does not. What the group is
         subscribed to, and what an open transaction is about to commit, does not expire.

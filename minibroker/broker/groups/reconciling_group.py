@@ -238,7 +238,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
-        """Check that this member may commit now; in an older epoch, return the check for each partition."""
+        """Check that this member may commit now; in an older epoch, return a function that checks each partition."""
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch < 0 and not member_id and instance_id is None:
@@ -257,7 +257,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     @abstractmethod
     def make_check_of_older_epoch(self, member: Member, epoch: int) -> CheckPartition:
-        """Return the check of a commit in an older epoch: the member has had the partition since then (KIP-1251)."""
+        """Return a function that checks that the member has had a partition since this older epoch (KIP-1251)."""
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
@@ -276,7 +276,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         return True
 
     def get_wrong_epoch_code_and_epoch_name(self, member: Member) -> tuple[ErrorCode, str]:
-        """Return the error code for a wrong epoch, and what the member's protocol calls the epoch."""
+        """Return the error code for a wrong epoch, and the name of the epoch in the error message."""
         if self.uses_member_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
         return ErrorCode.ILLEGAL_GENERATION, "generation id"

@@ -227,7 +227,7 @@ class ClassicGroup(RebalancingGroup):
     def _rejoin_without_rebalance(
         self, caller: Caller, member: Member, old_member: Member, leader_id: str | None
     ) -> None:
-        """Answer a restarted static member, once its new id is recorded; `leader_id` is the leader's until now."""
+        """Answer a restarted static member, once its new id is recorded; `leader_id` was the leader's id before."""
 
         def answer_join_when_recorded(failure: KafkaError | None) -> None:
             if self.state is ClassicState.DEAD:
@@ -434,4 +434,5 @@ def _get_join_reason(request: JoinGroupRequest) -> str:
 
 
 def _is_reported_and_different(reported: str | None, known: str | None) -> bool:
+    """Return whether a client reports a value that differs from the known one; False if either is missing."""
     return reported is not None and known is not None and reported != known

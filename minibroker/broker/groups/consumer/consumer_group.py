@@ -123,7 +123,7 @@ class ConsumerGroup(ConsumerGroupState):
     def _find_or_make_member(
         self, update: ConsumerGroupUpdate, member_id: str, request: JoinGroupRequest, *, is_new: bool
     ) -> ConsumerMember:
-        """Return the member as it was before this request; a static one that is back, with its new id."""
+        """Return the member as it was before this request; a static one that is back has its new id already."""
         instance_id = request.group_instance_id
         if instance_id is None:
             return self.members.get(member_id) or ConsumerMember(member_id)

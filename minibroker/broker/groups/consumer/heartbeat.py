@@ -88,6 +88,7 @@ def check_member_epoch(member: ConsumerMember, epoch: int, owned_partitions: Par
 
 
 def _owns_only_assigned_partitions(owned_partitions: Partitions | None, assigned_partitions: PartitionEpochs) -> bool:
+    """Return whether a member reports what it owns, and all of that is assigned to it."""
     return owned_partitions is not None and all(
         partitions <= assigned_partitions.get(topic_id, {}).keys() for topic_id, partitions in owned_partitions.items()
     )

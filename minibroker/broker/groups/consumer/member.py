@@ -69,7 +69,7 @@ class ConsumerMember(NamedTuple):
     def with_epoch_and_assignment(
         self, epoch: int, state: MemberState, assigned_partitions: PartitionEpochs, pending_revocation: PartitionEpochs
     ) -> ConsumerMember:
-        """Return this member in another epoch; the present one is its previous one then."""
+        """Return this member with another epoch and assignment; the present epoch becomes the previous one."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,
@@ -153,6 +153,7 @@ def add_epoch_to_partitions(epoch: int, partitions: Partitions) -> PartitionEpoc
 
 
 def _encode_partition_epochs(partitions: PartitionEpochs) -> list[_Assigned]:
+    """Return the partitions and their epochs by topic, as a record of the current assignment has them."""
     return [
         _Assigned(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in partitions.items()
@@ -170,11 +171,13 @@ def _parse_partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) ->
 
 
 def _encode_classic_member(classic: ClassicMember) -> _ClassicMetadata:
+    """Return the session timeout and protocols of a member with the classic protocol, as a metadata record has them."""
     protocols = [_ClassicMetadata.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
     return _ClassicMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
 
 
 def _parse_classic_member(value: _ClassicMetadata | None) -> ClassicMember | None:
+    """Return what `_encode_classic_member` has encoded; None for a member with the consumer protocol."""
     if value is None:
         return None
     protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)

@@ -38,6 +38,7 @@ DOWNGRADING = frozenset({"downgrade", "bidirectional"})
 
 
 def _get_migration_policy(cluster: Cluster) -> str:
+    """Return `group.consumer.migration.policy` in small letters."""
     policy: str = cluster.settings["group.consumer.migration.policy"]
     return policy.lower()
 
@@ -53,7 +54,7 @@ def check_classic_member_allowed(group: ConsumerGroupState) -> None:
 
 
 def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[GroupChange]:
-    """Move the members of a classic group to a new consumer group; return the records of that.
+    """Move the members of a classic group to a new consumer group; return the records to append for that.
 
     Raises KafkaError(GROUP_ID_NOT_FOUND) if the group must stay a classic one.
     """
@@ -83,7 +84,7 @@ def _make_upgrade_error(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _make_upgrade_records(classic: ClassicGroup) -> list[GroupChange]:
-    """Return the records of the members with their last assignment, which is also the target until the next one."""
+    """Return the records of a consumer group with these members; their last assignment is also its first target."""
     group_id, epoch = classic.group_id, classic.generation
     members = [_convert_to_consumer_member(classic, member) for member in classic.members.values()]
     return [

@@ -49,18 +49,21 @@ def reconcile_member(member: ConsumerMember, reconciliation: ReconciliationState
 
 
 def _reconcile_stable_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    """Return the member on the way to a new target, or without the topics that it no longer subscribes to."""
     if member.epoch != reconciliation.target_epoch:
         return _move_member_toward_target(member, reconciliation)
     return _revoke_unsubscribed_topics(member, reconciliation)
 
 
 def _reconcile_revoking_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    """Return the member unchanged while it may still own what it must revoke, else on the way to its target."""
     if not reconciliation.may_still_own(member.pending_revocation):
         return _move_member_toward_target(member, reconciliation)
     return _revoke_unsubscribed_topics(member, reconciliation) if reconciliation.subscription_changed else member
 
 
 def _reconcile_member_in_unknown_state(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
+    """Return the member on the way to its target, if it owns nothing. Raises KafkaError(FENCED_MEMBER_EPOCH)."""
     if reconciliation.owned is None or reconciliation.owned:
         message = "The consumer group member is in a unknown state. "
         raise KafkaError(

@@ -61,7 +61,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
         return member.classic is None
 
     def make_check_of_older_epoch(self, member: ConsumerMember, epoch: int) -> CheckPartition:
-        """Return the check that a commit in this older epoch is not older than the partition's assignment."""
+        """Return a function that raises KafkaError for a partition that the member got after this older epoch."""
         code, name = self.get_wrong_epoch_code_and_epoch_name(member)
 
         def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:

@@ -141,6 +141,7 @@ class ConsumerGroupUpdate:
             self._record_pattern(pattern, None)
 
     def _record_pattern(self, pattern: str, resolved_pattern: ResolvedPattern | None) -> None:
+        """Add the record of the topics that a pattern matches, or (None) its tombstone."""
         self.changes.append(consumer_records.make_pattern_topics_record(self.group.group_id, pattern, resolved_pattern))
         self._patterns = {**self._patterns}
         if resolved_pattern is None:
@@ -187,6 +188,7 @@ class ConsumerGroupUpdate:
         return find_preferred_assignor(self.members.values(), self._cluster.settings["group.consumer.assignors"])
 
     def _make_member_specifications(self) -> dict[str, MemberSpecification]:
+        """Return what the assignor needs of each member, by id: its topics and its present target."""
         wanted = {
             subscription: find_subscribed_topic_ids(*subscription, self._patterns, self._image)
             for subscription in {(member.topic_names, member.topic_regex) for member in self.members.values()}
@@ -203,7 +205,9 @@ class ConsumerGroupUpdate:
     def reconcile_member(
         self, member: ConsumerMember, owned_partitions: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Return the member after `reconcile_member`; it reports to own `owned_partitions`. Raises KafkaError."""
+        """Return the member on the way to its target, and record it. Raises KafkaError.
+
+        It reports to own `owned_partitions`, or nothing if they are None."""
         after = reconcile_member(
             member,
             ReconciliationState(
@@ -250,6 +254,7 @@ def resolve_subscribed_patterns_soon(group: ConsumerGroupState) -> None:
 
 
 def _resolve_subscribed_patterns(group: ConsumerGroupState) -> Steps[None]:
+    """Match the group's patterns with the topics, and record the result."""
     context = group.context
     seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
     patterns = collect_subscribed_patterns(group.members.values())

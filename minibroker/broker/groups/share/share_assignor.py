@@ -54,7 +54,7 @@ def _iterate_partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[Top
 def _distribute_evenly(
     members: list[str], partitions: Collection[TopicPartition], current: Mapping[str, Partitions]
 ) -> Steps[dict[str, set[TopicPartition]]]:
-    """Assign partitions to members that subscribe to all of them."""
+    """Return the partitions of each member, where each member subscribes to all of these partitions."""
     sharing = -(-len(members) // len(partitions))  # the members of each partition
     quotas = _compute_partition_quotas(members, sharing * len(partitions))
     readers: dict[TopicPartition, set[str]] = {}
@@ -87,7 +87,7 @@ def _assign_partition_to_members(
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],
 ) -> None:
-    """Add members to a partition until it has enough, in turn, of those with fewer partitions than their quota."""
+    """Assign a partition to members below their quota, in turn, until `members_per_partition` have it."""
     passed = 0
     while len(readers) < members_per_partition and passed < len(unfilled_members):
         member_id = unfilled_members.popleft()
@@ -113,7 +113,7 @@ def _revoke_partitions_above_quota(
     quotas: Mapping[str, int],
     members_per_partition: int,
 ) -> Steps[None]:
-    """Take members from partitions that have too many, then partitions from members that are above their quota."""
+    """Take partitions from members: first those that too many members have, then those above a quota."""
     overfilled = {member_id for member_id, share in shares.items() if len(share) > quotas[member_id]}
     for portion in split_into_portions(list(readers.items())):
         for one, sharers in portion:

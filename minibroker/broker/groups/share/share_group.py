@@ -50,7 +50,7 @@ class ShareMember(NamedTuple):
     assigned: Partitions = {}
 
     def with_epoch_and_assignment(self, epoch: int, assigned_partitions: Partitions) -> ShareMember:
-        """Return this member with an assignment; if that is of another epoch, the present one is its previous one."""
+        """Return this member with another assignment; if `epoch` is new, the present one becomes the previous one."""
         previous = self.previous_epoch if epoch == self.epoch else self.epoch
         return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned_partitions)
 
@@ -202,6 +202,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def _make_target_assignment(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]]
     ) -> Steps[dict[str, Partitions]]:
+        """Return the new target of each member by id, for the partition `indexes` by topic id."""
         topics = self._image.topics
         subscriptions = {
             member_id: frozenset(topics[name].topic_id for name in member.topic_names if name in topics)
@@ -250,7 +251,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
     def _list_topics_with_new_states(self, initialized_topics: TopicsWithState) -> TopicsWithState:
-        """Return the topics with newly initialized partitions, each with all its initialized ones."""
+        """Return the topics with partitions that are new to the group, each with all its initialized partitions."""
         ready = {}
         for topic_id, (name, indexes) in initialized_topics.items():
             known = self.initialized.get(topic_id, (name, frozenset()))[1]
@@ -440,6 +441,7 @@ def _make_current_assignment_record(group_id: str, member: ShareMember) -> Group
 
 
 def _make_state_partitions_record(group_id: str, topics: TopicsWithState) -> GroupChange:
+    """Return the record of the topics whose partitions have a delivery state."""
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[

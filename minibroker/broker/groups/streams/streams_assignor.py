@@ -47,7 +47,7 @@ class _Process:
 
     @property
     def load_rank(self) -> tuple[float, int]:
-        """Return its load (tasks per member), and the fewest tasks of a member, which decides between equal loads."""
+        """Return a key that sorts processes by load: tasks per member, then the fewest tasks of a member."""
         return self.load, min(self.counts.values())
 
     def find_least_loaded_member(self) -> str:

@@ -90,7 +90,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- its offsets --------------------------------------------------------------------------------
 
     def make_check_of_older_epoch(self, member: StreamsMember, epoch: int) -> CheckPartition:
-        """Return the check that a commit in this older epoch is not older than the assignment of the task."""
+        """Return a function that raises KafkaError for a partition whose task the member got after this older epoch."""
 
         def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)

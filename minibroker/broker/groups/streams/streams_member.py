@@ -58,7 +58,7 @@ class StreamsMember(NamedTuple):
     def with_epoch_and_assignment(
         self, epoch: int, state: MemberState, assigned_tasks: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
-        """Return this member in another epoch; the present one is its previous one then."""
+        """Return this member with another epoch and assignment; the present epoch becomes the previous one."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,

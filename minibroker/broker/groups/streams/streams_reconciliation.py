@@ -119,7 +119,7 @@ def _move_member_toward_target(
 def _revoke_tasks_with_changed_role(
     assigned_tasks: AssignedTasks, target: Tasks, kept_tasks: AssignedTasks, revoked_tasks: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
-    """Return the kept and the revoked tasks, with those that become standbys or warm-ups moved between the two.
+    """Return (kept, revoked) tasks after keeping those that become standbys or warm-ups.
 
     A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
     """
@@ -149,7 +149,7 @@ def _revoke_tasks_becoming_active(
     revoked_tasks: AssignedTasks,
     reconciliation: TaskReconciliationState,
 ) -> tuple[AssignedTasks, AssignedTasks]:
-    """Return the kept and the revoked tasks; a task that is to become active is kept in its old role until it may."""
+    """Return (kept, revoked) tasks after keeping those that are to become active, in their old role until they may."""
     target = reconciliation.target.active
     revoked_tasks = revoked_tasks._replace(
         standby=_subtract_tasks(revoked_tasks.standby, target), warmup=_subtract_tasks(revoked_tasks.warmup, target)
@@ -194,7 +194,7 @@ def _unite_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSe
 
 
 def _select_free_tasks(tasks: Tasks, reconciliation: TaskReconciliationState, own_tasks: AssignedTasks) -> Tasks:
-    """Return those of `tasks` that no other member must revoke first; the member's `own_tasks` are in nobody's way."""
+    """Return those of `tasks` that nobody must revoke first, unless it is the member itself (`own_tasks`)."""
     at = reconciliation
 
     def is_standby(task: TaskId) -> bool:
@@ -216,5 +216,6 @@ def _select_free_tasks(tasks: Tasks, reconciliation: TaskReconciliationState, ow
 
 
 def _drop_taken_tasks(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
+    """Return the tasks for which `is_taken` returns false."""
     free: Iterable[TaskId] = (task for task in iterate_tasks(tasks) if not is_taken(task))
     return group_by_subtopology(free)

@@ -55,6 +55,7 @@ def make_target_assignment_record(group_id: str, member_id: str, tasks: Tasks) -
 
 
 def _encode_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
+    """Return the tasks by subtopology, as the record of a target has them."""
     return [
         _Target.TaskIds(subtopology_id=each, partitions=sorted(partitions))
         for each, partitions in sorted(tasks.items())

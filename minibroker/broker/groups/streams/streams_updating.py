@@ -195,15 +195,16 @@ class StreamsGroupUpdate:
         )
 
     def _make_warm_up_settings(self) -> WarmUpSettings:
+        """Return the group's number of warm-ups and acceptable recovery lag."""
         return WarmUpSettings(
             self.get_group_config("streams.num.warmup.replicas"),
             self.get_group_config("streams.acceptable.recovery.lag"),
         )
 
     def find_or_make_current_target(self, member: StreamsMember) -> CurrentTarget | None:
-        """Return the tasks for the member now, and their epoch; make a new target first if it is due and small.
+        """Return the member's present tasks and their epoch; None if they are still to be computed in later turns.
 
-        None if the step to the target must be chosen first, which goes on in later turns of the loop.
+        Make a new target first if it is due and small.
         """
         if self.group.initial_delay is not None:
             self._report_assignment_delayed("initial rebalance delay")
@@ -253,6 +254,7 @@ class StreamsGroupUpdate:
         return bool(last_ms and interval_ms and self._cluster.clock.wall_ms() < last_ms + interval_ms)
 
     def _report_assignment_delayed(self, reason: str) -> None:
+        """Add the status ASSIGNMENT_DELAYED to the answer."""
         detail = f"Assignment delayed due to the configured {reason}."
         self.status.append(TopologyProblem(HeartbeatStatus.ASSIGNMENT_DELAYED, detail))
 
@@ -272,6 +274,7 @@ class StreamsGroupUpdate:
         self._assignment_epoch = self._epoch
 
     def _choose_warm_up_step(self) -> Steps[WarmUpStep]:
+        """Choose the next step of warm-ups, and keep it in the update."""
         found = self.configured.subtopologies or {} if self.configured and self.configured.is_ready else {}
         situation = WarmUpSituation(
             self.members,
@@ -286,6 +289,7 @@ class StreamsGroupUpdate:
         return step
 
     def _collect_task_offsets(self) -> dict[str, TaskOffsets]:
+        """Return the task offsets of all members, by member id, with those that this heartbeat reports."""
         return {**self.group.task_offsets, **self._offsets}
 
     def _get_task_offsets(self, member_id: str) -> TaskOffsets:
@@ -321,7 +325,7 @@ class StreamsGroupUpdate:
     ) -> StreamsMember:
         """Return the member on the way to its target, and record it; it reports to run `owned_tasks`.
 
-        With `in_place`, tasks change their roles in place.
+        With `in_place`, a task that the member keeps changes its role without being revoked.
         """
         if target is None:
             return member
@@ -359,6 +363,7 @@ class StreamsGroupUpdate:
             make_target_assignments_soon(self.group)
 
     def _set_warm_up_step_of_group(self) -> None:
+        """Give the group the update's step of warm-ups."""
         self.group.step = self._step
         if self._refines:
             self.group.refining_epoch = self._epoch

@@ -90,6 +90,7 @@ def check_owned_tasks(owned_tasks: Tasks | None, configured: ConfiguredTopology)
 def _check_owned_task(
     subtopology_id: str, partitions: frozenset[int], subtopology: ConfiguredSubtopology | None
 ) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless the subtopology has a task for each of these partitions."""
     if subtopology is None:
         raise make_invalid_request_error(f"Subtopology {subtopology_id} does not exist in the topology.")
     for partition in (min(partitions), max(partitions)):

@@ -103,6 +103,7 @@ def parse_topology(topology: ReportedTopology) -> Topology:
 
 
 def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo:
+    """Return a topic of a heartbeat's topology in the form of the topology record."""
     configs = [StreamsGroupTopologyValue.TopicConfig(key=each.key, value=each.value) for each in topic.topic_configs]
     return TopicInfo(
         name=topic.name,

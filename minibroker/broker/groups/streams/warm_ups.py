@@ -119,6 +119,7 @@ class _MemberTaskChanges:
 
 
 def _add_and_remove_tasks(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -> TaskSet:
+    """Return `tasks` with those that are added and without those that are removed."""
     return group_by_subtopology((set(iterate_tasks(tasks)) | added) - removed) if added or removed else tasks
 
 
@@ -284,7 +285,7 @@ class _WarmUpStepPlanner:
         return self.patches.setdefault(member_id, _MemberTaskChanges())
 
     def keep_tasks_with_owners(self) -> Steps[None]:
-        """Leave tasks whose move is postponed with their owners, and drop standbys that would be in the same place.
+        """Leave tasks whose move is postponed with their owners, and drop standbys that would be in the same process.
 
         The target may have a standby where the task stays: there is none, then. A borrowed standby takes the place of
         one that the target has elsewhere.

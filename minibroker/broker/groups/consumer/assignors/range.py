@@ -28,7 +28,7 @@ def assign_ranges(members: Mapping[str, MemberSpecification], partition_counts: 
 def _group_equal_topics(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
-    """Return the ids of the topics that have the same number of partitions and the same subscribers, by these two."""
+    """Return the ids of topics by (number of partitions, subscribed members), in both of which they are equal."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in sorted(members):
         for topic_id in members[member_id].topic_ids:

@@ -26,7 +26,7 @@ class TopicPartition(NamedTuple):
 def split_partitions_into_kept_and_free(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> tuple[Assignment, list[TopicPartition]]:
-    """Return what each member has and may keep, and the wanted partitions that are free, in order.
+    """Return what each member keeps of its partitions, and the subscribed partitions that nobody has, in order.
 
     A member may keep a partition that exists, that it still wants, and that no other member has.
     """

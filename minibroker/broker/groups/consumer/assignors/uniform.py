@@ -111,9 +111,9 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
 def _move_partition_or_list_reachable_members(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, ChainStep | None] | None:
-    """Move a partition along the shortest chain to a member with two fewer, and return None, or the reached members.
+    """Move a partition along the shortest chain to a member with two fewer; without one, return the reached members.
 
-    Return all members that chains lead to if there is none.
+    If one was moved, return None.
     """
     limit = len(shares[member_id]) - 2
     reached: dict[str, ChainStep | None] = {member_id: None}
