@@ -202,6 +202,7 @@ def _make_error_result(result_type: type[Result], error: KafkaError) -> Result:
 
 
 def _find_matching_acls(context: RequestContext, acl_filter: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
+    """Return (id, ACL) of each ACL that passes the filter."""
     found = []
     for portion in split_into_portions(list(context.cluster.image.acls.by_id.items())):
         found += [(id, acl) for id, acl in portion if acl_filter.matches_acl(acl)]

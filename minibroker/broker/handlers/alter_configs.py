@@ -112,6 +112,7 @@ def _make_invalid_change_error(message: str) -> KafkaError:
 
 
 def _check_connection_limits(node: Node, before: Settings, after: Settings) -> None:
+    """Raise KafkaError(INVALID_REQUEST) if a limit of connections of a listener becomes 0."""
     for name in LIMITS:
         for listener in node.endpoints:
             value = get_listener_setting(after, name, listener)
@@ -120,6 +121,7 @@ def _check_connection_limits(node: Node, before: Settings, after: Settings) -> N
 
 
 def _check_new_listeners(before: Settings, after: Settings) -> None:
+    """Raise KafkaError(INVALID_REQUEST) if listeners cannot change like this while the broker runs."""
     try:
         opened = _map_listeners_by_name(after)
     except SettingsError as error:
@@ -143,6 +145,7 @@ def _map_listeners_by_name(settings: Settings) -> dict[str, Listener]:
 
 
 def _check_open_listeners_unchanged(node: Node, changed: Iterable[str]) -> None:
+    """Raise KafkaError(INVALID_REQUEST) if a setting of an open listener changes that is fixed while it is open."""
     from minibroker.broker.configs.settings_without_effect import find_listener_of_setting, is_fixed_while_listener_open
 
     for listener in node.open_listeners:
@@ -202,6 +205,7 @@ def _alter_configs_of_resource(
     validate_only: bool,
     may_change_loggers: bool,
 ) -> Steps[AlteredResource]:
+    """Check the changes of a resource, whose count in the request must be 1, and make them; return the result."""
     kind, name = resource.resource_type, resource.resource_name
     answer = AlteredResource(resource_type=kind, resource_name=name, error_message=None)
     try:
@@ -303,7 +307,7 @@ def _compute_broker_config_changes(
 
 
 def _find_list_settings(changes: Iterable[ConfigChange]) -> dict[str, Setting]:
-    """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
+    """Return the list settings, by name, that get values appended or subtracted. Raises KafkaError(INVALID_CONFIG)."""
     changed = [
         (change, get_broker_setting_declaration(change.name)) for change in changes if change.kind in LIST_CHANGES
     ]

@@ -254,7 +254,7 @@ def count_utf16_units(text: str) -> int:
 
 
 def _check_committing_member(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
-    """Check that the client may commit. Return the check for each partition, or None. Raises KafkaError."""
+    """Check that the client may commit; return a function that checks each partition, or None. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
     if group is not None:
@@ -292,7 +292,7 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
 
 
 def _delay_until_offsets_written(context: RequestContext, group: Group, set_error: Refuse) -> None:
-    """Delay the answer until the group's offsets are written: none may go back after a crash."""
+    """Delay the answer until the group's offsets are written, so that no crash undoes what the client has seen."""
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
@@ -323,17 +323,17 @@ def _convert_to_group_request(request: OffsetFetchRequest) -> RequestedGroup:
 def _convert_to_response_of_version(
     group: Group, request: OffsetFetchRequest, version: int
 ) -> Steps[OffsetFetchResponse]:
-    """Return the response for one group; versions without an error for all of it get that in each partition."""
+    """Return the response for one group; versions without an error of the group have it in each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = yield from run_steps_of_each_item(
-            partial(_make_topic_error, code=group.error_code), request.topics or ()
+            partial(_make_topic_error_answer, code=group.error_code), request.topics or ()
         )
     old = yield from run_steps_of_each_item(partial(_convert_topic_to_version, version=version), topics)
     return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
-def _make_topic_error(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
+def _make_topic_error_answer(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
     partitions = yield from apply_to_items_in_steps(
         partial(_make_answer_without_offset, code=code), topic.partition_indexes
     )
@@ -437,12 +437,14 @@ class OffsetsFetch:
     def _fetch_offsets_of_topic(
         self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]
     ) -> Steps[FetchedTopic]:
+        """Return the committed offsets of a topic, without those of a topic that had another id than `expected_id`."""
         partitions = yield from apply_to_items_in_steps(
             lambda index: self._fetch_offset_of_partition(name, index, expected_id), indexes
         )
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
     def _fetch_offset_of_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
+        """Return the committed offset, or none if it is of a topic that had another id than `expected_id`."""
         if self._stable and self._offsets.is_offset_unstable(name, index):
             return _make_answer_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.find_offset(name, index, expected_id)

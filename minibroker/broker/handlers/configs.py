@@ -101,6 +101,7 @@ def _describe_configs_of_resource(
     repetitions: NameRepetitions,
     describe_entry: Callable[[ConfigEntry], DescribedEntry],
 ) -> DescribedConfigs:
+    """Return the configs of a resource, or an error, such as for one that is requested too often (`repetitions`)."""
     answer = DescribedConfigs(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
     )
@@ -178,7 +179,7 @@ DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
 def check_resource_is_own_broker(
     context: RequestContext, name: str, resource_kind: str, alternative: str = ","
 ) -> None:
-    """Raise KafkaError(INVALID_REQUEST) unless `name` is the id of the node that handles the request."""
+    """Raise KafkaError(INVALID_REQUEST) unless `name` is this node's id; `alternative` follows that in the message."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{resource_kind} must be an integer, but it is: {name}")
     expected = context.node.node_id

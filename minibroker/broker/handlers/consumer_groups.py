@@ -71,6 +71,7 @@ def consumer_group_heartbeat(
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
+    """Check the right to each topic in slices, then handle the heartbeat."""
     await run_in_slices(apply_to_items_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     return _check_and_apply_heartbeat(context, request)
 

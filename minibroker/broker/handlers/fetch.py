@@ -69,6 +69,7 @@ async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> Fet
 
 
 async def _read_long_fetch(reading: LongFetchReading) -> FetchResponse:
+    """Read all partitions in slices, and again when they have changed, if the client is to wait."""
     await run_in_slices(reading.read_all_partitions())
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
     if reading.can_answer_now() or reading.request.max_wait_ms <= 0 or not has_room:
@@ -179,7 +180,7 @@ def _make_requested_partitions_in_steps(
 
 
 def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
-    """Yield the items in portions. Free them as they are used, unless others need them."""
+    """Yield the items in portions; remove them from the list meanwhile, unless interceptors see the request, too."""
     return remove_items_in_portions(items) if context.may_take_apart else split_into_portions(items)
 
 

@@ -228,7 +228,7 @@ class FetchReading:
         limit_offset: int,
         region: Region | ConvertedRecords | None,
     ) -> tuple[PartitionAnswer, int]:
-        """Return the answer with the records that were read, and their size in bytes."""
+        """Put the records of `region`, with their aborted transactions, into `answer`; return it, and their size."""
         if region is None:
             return answer, 0
         if region.next_offset < limit_offset and fetched_partition.fetch_offset < log.segments[-1].base_offset:
@@ -366,7 +366,7 @@ class FetchReading:
 
 
 def is_answer_new_to_client(fetched_partition: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
-    """Return whether a session's client must get this answer: with records, an error, a replica, or changed offsets."""
+    """Return whether a session's client must get this answer: it has records, an error, other offsets or a replica."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True
     return fetched_partition.has_changed_for_client(

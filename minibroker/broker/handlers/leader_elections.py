@@ -78,7 +78,7 @@ def _elect_leaders_of_topic(
 def _make_error_response(
     request: ElectLeadersRequest, error: KafkaError, code_without_partitions: ErrorCode = ErrorCode.NONE
 ) -> ElectLeadersResponse:
-    """Return the answer with this error for all partitions.
+    """Return the answer with this error for all partitions, or with `code_without_partitions` if none are requested.
 
     Without partitions in the request it has `code_without_partitions`, as in Kafka.
     """

@@ -76,6 +76,7 @@ def _get_requested_partitions(request: DescribeLogDirsRequest) -> RequestedParti
 def _describe_log_directory(
     context: RequestContext, directory: LogDirectory, requested: RequestedPartitions
 ) -> Steps[DirectoryResult]:
+    """Return the size and the requested partitions of a directory, or its error."""
     result = DirectoryResult(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:

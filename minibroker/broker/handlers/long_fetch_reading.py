@@ -174,7 +174,7 @@ class LongFetchReading(FetchReading):
         return self._add_leader_endpoints(self._assemble_response(topics))
 
     def _measure_response_in_steps(self, runs: Runs) -> Steps[int]:
-        """Return the size of the answer as `measure_answer_bytes` does, without building all of it."""
+        """Return the size in bytes of the answer with these (topic, partitions), without building all of it."""
         version = self.context.version
         none_bytes = measure_answer_bytes(FetchResponse(), version)
         size_bytes = none_bytes + count_extra_length_bytes(len(runs), version)

@@ -112,7 +112,7 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
         some_without_name = some_without_name or requested.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from apply_to_items_in_steps(_make_topic_error, request.topics))
+        return (yield from apply_to_items_in_steps(_make_invalid_topic_answer, request.topics))
     if ids:
         return (yield from run_steps_of_each_item(partial(_describe_topic_by_id, context), ids))
     names = yield from count_items_in_steps(requested.name or "" for requested in request.topics)
@@ -137,7 +137,7 @@ def _have_too_many_partitions(context: RequestContext, names: KeyCounts[str]) ->
     return missing * each_count > MAXIMUM_PARTITIONS_PER_REQUEST
 
 
-def _make_topic_error(requested: RequestedTopic) -> TopicAnswer:
+def _make_invalid_topic_answer(requested: RequestedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=requested.name or "", topic_id=requested.topic_id)
 
 

@@ -88,7 +88,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if partition_data.records is None or not is_plain_batch(partition_data.records):
         return _produce_now_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
-    key = _get_topic_key(context, data)
+    key = _get_topic_name_or_id(context, data)
     try:
         _check_transactional_id(context, request, partition_data.records)
         partition, records, joined = _find_partition_and_records_to_append(context, request, key, partition_data)
@@ -98,7 +98,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
             return _produce_now_or_in_steps(context, request)
         appended = _append_batch(context, partition, request, partition_data.index, validated, joined, now_ms)
     except KafkaError as error:
-        appended = _make_partition_error(context, key, partition_data.index, error)
+        appended = _make_error_answer(context, key, partition_data.index, error)
         failed.append(appended)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
@@ -124,13 +124,13 @@ def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -
 
 
 def _is_quick_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
-    """Return whether all batches can be appended within a millisecond or two: few, small and plain."""
+    """Return whether all batches can be appended within a millisecond or two: few, small and uncompressed."""
     count, size_bytes = len(request.topic_data), 0
     for data in request.topic_data:
         count += len(data.partition_data)
         if count > CHUNK_ITEMS:
             return False
-        topic = context.find_topic(_get_topic_key(context, data))
+        topic = context.find_topic(_get_topic_name_or_id(context, data))
         if topic is not None and not stores_uncompressed_batches_unchanged(topic.settings):
             return False
         for partition_data in data.partition_data:
@@ -141,12 +141,12 @@ def _is_quick_to_validate(context: RequestContext, request: ProduceRequest) -> b
 
 
 def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
-    """Append a partition at a time. Other requests may append to the same partitions in between."""
+    """Append to one partition in each step. Other requests may append to the same partitions in between."""
     answers = []
     failed: list[PartitionAnswer] = []
     refusal = yield from _find_request_error(context, request)
     for data in request.topic_data:
-        key = _get_topic_key(context, data)
+        key = _get_topic_name_or_id(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
         for partition_data in data.partition_data:
             try:
@@ -155,7 +155,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
                 appended = yield from _validate_and_append(context, request, key, partition_data)
             except KafkaError as error:
                 error.__traceback__ = None  # `refusal` would else keep this frame alive
-                appended = _make_partition_error(context, key, partition_data.index, error)
+                appended = _make_error_answer(context, key, partition_data.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             yield
@@ -229,7 +229,7 @@ def _check_transactional_id(context: RequestContext, request: ProduceRequest, re
             raise KafkaError(DENIED)
 
 
-def _get_topic_key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:
+def _get_topic_name_or_id(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:
     return data.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else data.name
 
 
@@ -333,9 +333,10 @@ def _add_or_verify_partition_in_transaction(
     return verify_produced_batch(context.cluster.transactions, partition, header, transactional_id, context.version)
 
 
-def _make_partition_error(
+def _make_error_answer(
     context: RequestContext, name_or_id: str | bytes, index: int, error: KafkaError
 ) -> PartitionAnswer:
+    """Count the refusal, and return the answer of the partition."""
     topic = context.find_topic(name_or_id)
     count_refusal(
         context, error, topic.name if topic is not None else name_or_id if isinstance(name_or_id, str) else "?", index

@@ -93,11 +93,11 @@ class Template(ABC):
         records = self._find_records(frame, start)
         if records is None or not is_plain_batch(records):
             return None
-        return self._append_plain_records(cluster, correlation_id, records)
+        return self._answer_plain_batch(cluster, correlation_id, records)
 
     @abstractmethod
-    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
-        """Return the answer to a Produce of these records, which are plain, or None if `produce` must handle it."""
+    def _answer_plain_batch(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Return the answer to a Produce of this small, uncompressed batch, or None if `produce` must handle it."""
 
     def differs_only_in_records(self, frame: memoryview) -> bool:
         """Return whether a frame differs from the last one only in its records."""
@@ -105,7 +105,7 @@ class Template(ABC):
         return start.startswith(self._head) and self._find_records(frame, start) is not None
 
     def _find_records(self, frame: memoryview, frame_start: bytes) -> memoryview | None:
-        """Return the records, or None unless the known bytes follow, and nothing else.
+        """Return the records in the frame, or None unless their length says that they fill the rest of it.
 
         `frame_start` is the head of the frame and some bytes more, in which the records' length is.
         """
@@ -156,7 +156,7 @@ class ProduceTemplate(Template):
         self._pack = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s").pack
 
     def _split_answer_around_offset(self) -> tuple[bytes, bytes]:
-        """Return the bytes of an answer between correlation id and base offset, and behind its last value."""
+        """Return the constant bytes of an answer: before its base offset, and behind the values that follow that."""
         marks = bytes(range(1, 8 * 3 + 1))
         first, time, start = Struct(">qqq").unpack(marks)
         answer = PartitionAnswer(
@@ -185,8 +185,8 @@ class ProduceTemplate(Template):
         set_write_error(answer, failure)
         return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
-    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
-        """Append the records; return the answer, or None if `produce` must validate them or wait for a sync."""
+    def _answer_plain_batch(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Append the batch; return the answer, or None if `produce` must validate it or wait for a sync."""
         partition = self._partition
         log = partition.log
         settings = log.settings
@@ -247,8 +247,8 @@ class RefusalTemplate(Template):
         self._reason = reason
         reason.error.__traceback__ = None  # its frames have the request
 
-    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
-        """Return the answer that refuses the records; None for transactional ones, whose id `produce` checks first."""
+    def _answer_plain_batch(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Return the answer that refuses the batch; None for a transactional one, whose id `produce` checks first."""
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
         audit.log_verdict(*self._denied, is_allowed=False)
@@ -275,14 +275,14 @@ def remember_produce_template(
 def remember_refusal_template(
     context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: RefusalReason
 ) -> None:
-    """Make a template that refuses the next Produce to this topic; `topic` is the whole answer."""
+    """Make a template that answers the next Produce to this topic with the same refusal, `topic`."""
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
 
 def _remember_template(
     context: RequestContext, records_bytes: int, template_class: Callable[..., Template], *arguments: Any
 ) -> None:
-    """Make a template of a request's frame the second time that the connection sends one with this head."""
+    """Make a template of a Produce if the connection has sent one with the same bytes before its records already."""
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return

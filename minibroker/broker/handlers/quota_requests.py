@@ -85,7 +85,9 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = AlteredQuotas(error_message=None)
-        answer.entity = await run_in_slices(apply_to_items_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
+        answer.entity = await run_in_slices(
+            apply_to_items_in_steps(_encode_entity_type_and_name, _sort_entity_by_type(parts))
+        )
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
@@ -98,8 +100,8 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _encode_entity_part(part: tuple[str, str | None]) -> AlteredQuotas.EntityData:
-    return AlteredQuotas.EntityData(entity_type=part[0], entity_name=part[1])
+def _encode_entity_type_and_name(type_and_name: tuple[str, str | None]) -> AlteredQuotas.EntityData:
+    return AlteredQuotas.EntityData(entity_type=type_and_name[0], entity_name=type_and_name[1])
 
 
 def _parse_quota_entity(entry: RequestedQuotas) -> QuotaEntity:

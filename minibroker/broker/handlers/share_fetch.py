@@ -142,7 +142,7 @@ def _check_fetch_limits(request: ShareFetchRequest) -> None:
 def _update_share_session(
     context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
 ) -> Steps[ShareSession]:
-    """Return the session, begun if new, after adding and removing the request's partitions. Raises KafkaError."""
+    """Return the session, begun if new, with partitions added and removed as the request asks. Raises KafkaError."""
     shares = context.cluster.shares
     shares.check_room_for_session_partitions(sum(len(topic.partitions) for topic in request.topics))
     if request.share_session_epoch == FIRST_EPOCH:
@@ -210,7 +210,7 @@ class ShareFetching:
             answer.current_leader = make_current_leader_answer(partition, FetchAnswer.LeaderIdAndEpoch)
 
     def open_share_partitions(self) -> Steps[dict[SharedPartition, None]]:
-        """Open the share partitions of the session; return those that nobody had used before."""
+        """Open the share partitions of the session; return those that were not open before."""
         made: dict[SharedPartition, None] = {}
         shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
@@ -226,7 +226,7 @@ class ShareFetching:
         return made
 
     def _get_led_partition(self, shared_partition: SharedPartition) -> Partition:
-        """Return a partition of the session. That of a deleted topic has the name that the session has learnt."""
+        """Return a partition that this node leads. Raises KafkaError: INCONSISTENT_TOPIC_ID for a recreated topic."""
         try:
             return _find_led_partition(self.context, shared_partition)
         except KafkaError as error:

@@ -328,6 +328,7 @@ def _set_share_start_offset(
 
 
 def _raise_write_error(error: KafkaError) -> None:
+    """Refuse the whole request, as its change could not be written."""
     raise error
 
 

@@ -40,7 +40,7 @@ SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 def _run_for_each_partition(
     context: RequestContext, request: Any, result_type: Any, run_for_partition: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
-    """Call `run_for_partition` for each partition; return the results by topic, KafkaErrors among them."""
+    """Call `run_for_partition` for each partition; return a result of each topic, with the results or errors in it."""
     results = []
     for topic in request.topics:
         partitions = []
@@ -82,6 +82,7 @@ def _reload_state_and_wait_until_durable(context: RequestContext, key: ShareKey)
 
 
 def _raise_write_error(error: KafkaError) -> None:
+    """Refuse the whole request, as its change could not be written."""
     raise error
 
 

@@ -63,12 +63,13 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
     repeated = await run_in_slices(_find_repeated_names(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [
-        _make_creation_error(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
+        _make_failed_creation_result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name in repeated
     ]
     await pause()
     if sum(_choose_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-        topics += [_make_creation_error(topic.name, error) for topic in wanted]
+        topics += [_make_failed_creation_result(topic.name, error) for topic in wanted]
     else:
         described = cache(
             partial(_make_created_config, context.cluster.settings)
@@ -88,7 +89,8 @@ def _choose_partition_count(context: RequestContext, topic: CreateTopicsRequest.
     return default if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
-def _make_creation_error(name: str, error: KafkaError) -> CreatedTopic:
+def _make_failed_creation_result(name: str, error: KafkaError) -> CreatedTopic:
+    """Return the result of a topic that is not created."""
     return CreatedTopic(name=name, error_code=error.code, error_message=error.message)
 
 
@@ -124,7 +126,7 @@ def _create_topic(
             charge=partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_CREATION),
         )
     except KafkaError as error:
-        return _make_creation_error(topic.name, error)
+        return _make_failed_creation_result(topic.name, error)
     if not context.allows(DESCRIBE_TOPIC_CONFIGS, topic.name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatedTopic(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
@@ -170,7 +172,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         except KafkaError as error:
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 name, topic_id = _get_visible_name_and_id(context, name, topic_id)
-            refused.append(_make_deletion_error(name, topic_id, error))
+            refused.append(_make_failed_deletion_result(name, topic_id, error))
         await pause()
     await run_in_slices(counts.release_keys_in_steps())
     deleted = await run_in_slices(
@@ -179,7 +181,8 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
-def _make_deletion_error(name: str | None, topic_id: bytes, error: KafkaError) -> DeletedTopic:
+def _make_failed_deletion_result(name: str | None, topic_id: bytes, error: KafkaError) -> DeletedTopic:
+    """Return the result of a topic that is not deleted."""
     return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
@@ -193,7 +196,7 @@ def _delete_topic(context: RequestContext, topic: Topic, is_named_twice: bool) -
         context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
-        return _make_deletion_error(topic.name, topic.topic_id, error)
+        return _make_failed_deletion_result(topic.name, topic.topic_id, error)
     return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
 
@@ -214,7 +217,7 @@ def _check_topic_may_be_deleted(
 
 
 def _get_visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
-    """Return the topic's name and id for the answer; only what the request has, unless it may be described."""
+    """Return the topic's name and id for the answer; if the client may not describe it, only what the request has."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
         return name, topic_id

@@ -121,7 +121,7 @@ def _set_error_of_partitions(requested: Iterable[RequestedOffset], error: KafkaE
 def _record_pending_offsets(
     context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[RequestedOffset]
 ) -> Steps[tuple[list[RequestedOffset], AppendWait | None]]:
-    """Record the offsets as pending. Return the accepted partitions, and the wait of `_add_offsets_to_transaction`.
+    """Record the offsets as pending. Return the accepted ones, and the wait for the transaction's record.
 
     Raises KafkaError if all are refused.
     """

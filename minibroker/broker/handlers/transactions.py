@@ -172,7 +172,7 @@ def _add_or_verify_partitions_for_broker(
 def _find_partition_error_codes(
     context: RequestContext, topics: Iterable[RequestedTopic], *, by_producer: bool
 ) -> Steps[CodesByPartition]:
-    """Return NONE for each partition, or if one is unknown or not writable, OPERATION_NOT_ATTEMPTED for the others."""
+    """Return the error code of each partition: if one has any, all have; a request `by_producer` needs write access."""
     codes: CodesByPartition = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -264,19 +264,20 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await run_in_slices(_make_marker_errors(request))
+        return await run_in_slices(_make_unauthorized_markers_response(request))
     return await run_in_slices(write_markers(context.cluster, context.node, request))
 
 
-def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+def _make_unauthorized_markers_response(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+    """Return the answer to a client that may not write markers."""
     response = WriteTxnMarkersResponse()
     for marker in request.markers:
-        topics = yield from run_steps_of_each_item(_make_marker_error_of_topic, marker.topics)
+        topics = yield from run_steps_of_each_item(_make_unauthorized_topic_result, marker.topics)
         response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
     return response
 
 
-def _make_marker_error_of_topic(requested: MarkerTopic) -> Steps[MarkerTopicResult]:
+def _make_unauthorized_topic_result(requested: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     partitions = yield from apply_to_items_in_steps(
         lambda index: shape(partition_index=index, error_code=code), requested.partition_indexes

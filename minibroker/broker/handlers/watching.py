@@ -56,7 +56,7 @@ class PartitionWatch:
         self._joined.append(waiters)
 
     def make_promise_of_change(self) -> Promise[None]:
-        """Return a promise of the next news: enough records, another change, or the end of the time."""
+        """Return a promise that is resolved when there are enough new records, another change, or the time is over."""
         news: Promise[None] = Promise()
         if self.is_late or self.has_changed or self.grown:
             news.resolve(None)
@@ -103,6 +103,7 @@ class PartitionWatch:
                 waiters.discard(self)
 
     def _stop_watching_in_steps(self) -> Steps[None]:
+        """Remove the watch from the waiters of all partitions."""
         for portion in split_into_portions(self._joined):
             for waiters in portion:
                 waiters.discard(self)
