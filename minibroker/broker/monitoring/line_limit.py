@@ -81,10 +81,10 @@ class LineLimit(logging.Filter):
         seen, self._seen = self._seen, Counter()
         for kind, count in seen.items():
             if count > LINES:
-                _log_number_left_out(kind, count - LINES)
+                _log_number_of_left_out_lines(kind, count - LINES)
 
 
-def _log_number_left_out(kind: LineKind, left_out: int) -> None:
+def _log_number_of_left_out_lines(kind: LineKind, left_out: int) -> None:
     message = "lines left out within a second: %d of the kind %r" + ("" if kind.code is None else " for %s")
     arguments = (left_out, kind.message.replace("%s", "..."), *(() if kind.code is None else (kind.code,)))
     logging.getLogger(kind.logger).log(kind.level, message, *arguments, extra={"left_out": left_out, "code": kind.code})

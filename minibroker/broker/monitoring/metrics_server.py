@@ -61,13 +61,13 @@ class MetricsServer:
         if request.method not in ("GET", "HEAD"):
             return encode_http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
         try:
-            answer, body = await self._get_status_and_body(request.path)
+            answer, body = await self._get_response_and_body(request.path)
         except MetricsUnavailable as why:
             return encode_http_response("503 Service Unavailable", f"{why}\n".encode())
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
 
-    async def _get_status_and_body(self, path: str) -> tuple[bytes, bytes]:
-        """Return the answer and its body. Raises MetricsUnavailable."""
+    async def _get_response_and_body(self, path: str) -> tuple[bytes, bytes]:
+        """Return the encoded response, and its body alone. Raises MetricsUnavailable."""
         if path == READY and not self._is_ready():
             raise MetricsUnavailable
         if path in (HEALTH, READY):

@@ -189,7 +189,7 @@ class Authenticator:
 
     @property
     def mechanism(self) -> str:
-        """Return the mechanism that the client has chosen, or an empty text."""
+        """Return the SASL mechanism that the client has chosen, "" before that."""
         return self._mechanism
 
     def find_objection_to_request(self, api_key: int) -> str | None:
@@ -296,7 +296,7 @@ class Authenticator:
     async def _conclude_sasl_exchange(
         self, authenticated: AuthenticatedClient, make_answer: Answer[Answered]
     ) -> Answered:
-        """Accept or refuse a client that has proven its identity: same principal as before, judges of logins."""
+        """Accept a client with a proven identity, unless its principal has changed or a judge of logins refuses it."""
         principal = Principal(USER, authenticated.name)
         if self._previous not in (None, principal):
             before = self._previous
@@ -334,6 +334,7 @@ class Authenticator:
     def _accept_client(
         self, authenticated: AuthenticatedClient, session_ms: int | None, make_answer: Answer[Answered]
     ) -> Answered:
+        """Let the client send requests as its principal from now on; return the answer that says so."""
         statistics = self._listener.statistics
         if self._previous is None:
             statistics.succeeded += 1

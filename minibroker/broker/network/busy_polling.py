@@ -68,7 +68,7 @@ class BusyPolling:
             self._call_soon(self._poll_or_stop)
 
     def _poll_or_stop(self) -> None:
-        """Run in each turn of the loop, which does not sleep while there is something to run in the next one."""
+        """Schedule this for the next turn, so that the loop does not sleep; stop when polling is no longer worth it."""
         now, reads, polled_at = self._now(), self._reads, self._polled_at
         self._reads, self._polled_at = 0, now
         if reads:

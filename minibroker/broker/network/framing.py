@@ -192,6 +192,7 @@ class FrameBudget:
         self._update_full_flag()
 
     def _update_full_flag(self) -> None:
+        """Set whether frames and unfinished requests hold as much memory as large frames may."""
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def get_buffer(self, size_bytes: int, total_bytes: int) -> memoryview:

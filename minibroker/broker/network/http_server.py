@@ -80,7 +80,7 @@ class HttpServer:
                 self._run_in_task(self._complete_tls_handshake(client, context))
 
     async def _complete_tls_handshake(self, client: socket.socket, context: ssl.SSLContext) -> None:
-        """Do the handshake with a client; the connection is accepted then."""
+        """Do the handshake with a client, which asyncio then passes to `_accept_client`."""
         protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_BYTES), self._accept_client)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

@@ -49,7 +49,7 @@ class InheritedSockets:
         return [HostPort(*each.getsockname()[:2]) for each in self._left]
 
     def assign_to_listeners(self, listeners: Sequence[Listener]) -> list[socket.socket | None]:
-        """Return the socket of each listener, or None; those with port 0 get what others of their host leave."""
+        """Return the socket of each listener, or None; listeners with port 0 get any that the others leave."""
         shares: list[socket.socket | None] = [None] * len(listeners)
         for at in sorted(range(len(listeners)), key=lambda at: listeners[at].port == 0):
             shares[at] = self._take_socket_of(listeners[at])

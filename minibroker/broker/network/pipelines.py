@@ -52,6 +52,7 @@ class ConnectionQueue:
             self._call_soon(self._resume_connections_for_one_turn)
 
     def _resume_connections_for_one_turn(self) -> None:
+        """Resume queued connections until the turn is over, and schedule the next turn if some are left."""
         self._is_due = False
         try:
             self._resume_queued_connections()
@@ -61,6 +62,7 @@ class ConnectionQueue:
                 self._schedule_turn()
 
     def _resume_queued_connections(self) -> None:
+        """Resume each connection of the queue once, but none after TURN_SECONDS."""
         if self._line:
             stop_at = self._stop_at = time.monotonic() + TURN_SECONDS
             for connection in list(self._line):

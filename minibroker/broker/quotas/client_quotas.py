@@ -41,7 +41,7 @@ OF_ADDRESSES: Mapping[str, QuotaValueLimit] = {"connection_creation_rate": INT}
 
 
 def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, QuotaValueLimit]]:
-    """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
+    """Return the entity of these (type, name), and the quotas that it may have. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
@@ -133,6 +133,7 @@ class EntityFilter:
 
 
 def _check_match_type(match_type: int, name: str | None) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless the match type is known and fits the name, which only EXACT has."""
     if match_type == EXACT and name is None:
         raise _make_invalid_request_error("Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if match_type == DEFAULT and name is not None:

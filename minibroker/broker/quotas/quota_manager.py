@@ -110,7 +110,7 @@ class QuotaClient(Protocol):
 def find_quota_of_client(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
 ) -> Quota | None:
-    """Return the client's quota of this kind, or None."""
+    """Return the client's quota of this key, by the most specific entity that has one, or None."""
     for entity, who in _iterate_entities_by_precedence(user, client_id):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
@@ -119,7 +119,7 @@ def find_quota_of_client(
 
 
 def _iterate_entities_by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, UserAndClientId]]:
-    """Yield the client's entities in order of precedence."""
+    """Yield the client's entities in order of precedence, each with the (user, client id) whose use is measured."""
     for named_user in (user, None):
         for named_client in (client_id, None):
             yield frozenset({(USER, named_user), (CLIENT_ID, named_client)}), (user, client_id)
@@ -225,10 +225,12 @@ class QuotaManager:
         return find_quota_of_client(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
     def _make_metric_windows(self) -> Windows:
+        """Return the number and length of the windows in which requests and bytes are measured."""
         settings = self._cluster.settings
         return Windows(settings["quota.window.num"], 1000 * settings["quota.window.size.seconds"])
 
     def _make_controller_windows(self) -> Windows:
+        """Return the number and length of the windows in which partition mutations are measured."""
         settings = self._cluster.settings
         size_s: int = settings["controller.quota.window.size.seconds"]
         return Windows(settings["controller.quota.window.num"], 1000 * size_s)

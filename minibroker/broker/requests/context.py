@@ -135,9 +135,9 @@ class RequestContext:
         return self.connection.principal
 
     def allows(self, right: Right, name: str = CLUSTER_NAME, *, is_needed: bool = False) -> bool:
-        """Return whether the principal has a right on the resource of this name; without an authorizer it has.
+        """Return whether the principal has a right on a resource; write that to the audit log if the right `is_needed`.
 
-        The audit log tells the verdict if the request needs the right.
+        Without an authorizer it has all rights.
         """
         authorizer, connection = self.cluster.authorizer, self.connection
         if authorizer is None or self.is_own:
@@ -229,7 +229,7 @@ class RequestContext:
     def delay_answer_until_wait_is_over(
         self, wait: AppendWait, set_error: Refuse, too_late: TooLate | None = None
     ) -> None:
-        """Delay the answer until `wait` is over; `set_error` puts its error into the answer, or that of `too_late`."""
+        """Delay the answer until `wait` is over, or until `too_late` (ms, error); `set_error` puts an error into it."""
         if not wait.is_over:
             if self.waits is None:
                 self.waits = []

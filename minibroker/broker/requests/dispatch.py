@@ -67,7 +67,7 @@ class AnswerCache:
         self._size_bytes = 0
 
     def find_cached_answer(self, context: RequestContext, body: memoryview) -> list[Any] | None:
-        """Return the items of the cached answer to a request; on a miss set `cache_place`, and return None."""
+        """Return the items of the cached answer to a request; on a miss set `cache_place` for the answer."""
         cluster, connection = context.cluster, context.connection
         generation = cluster, cluster.answer_cache_generation
         if self._generation != generation:
@@ -158,7 +158,7 @@ class Dispatcher:
         return self._run_decoded_request(context, request)
 
     def _add_route(self, key: int, version: int) -> Route | None:
-        """Return a new route, or None for an API or a version that is not served."""
+        """Add a route for an API in this version; return it, or None if that is not served."""
         served = SERVED.get(key)
         if served is None or version not in served.versions:
             return None
@@ -168,7 +168,7 @@ class Dispatcher:
     def _run_request_by_template(
         self, connection: Connection, template: Any, correlation_id: int, frame: memoryview
     ) -> Outcome:
-        """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
+        """Run a request by its template; return None if it must be decoded, for itself or for an interceptor."""
         if self.interceptors and not are_only_observers(self.interceptors):
             return None
         outcome: Outcome = template.run_request_of_frame(self.cluster, correlation_id, frame)
@@ -308,13 +308,13 @@ class Dispatcher:
         return await running
 
     def run_handler_and_finish(self, context: RequestContext, request: Message) -> Coroutine[Any, Any, Message | None]:
-        """Run the handler; the coroutine returns its response once what it reports is written."""
+        """Run the handler; the coroutine returns the response once everything is written that it acknowledges."""
         return self._finish_response(context, request, self._run_handler(context, request))
 
     async def _finish_response(
         self, context: RequestContext, request: Message | None, outcome: HandlerOutcome
     ) -> Message | None:
-        """Await a handler's outcome, and the writes that it reports; return the response, or None for no answer.
+        """Await a handler's response, and the writes that it acknowledges; return it, or None for no answer.
 
         If the cluster is replaced while it waits, it runs again; a Produce never does, and so need not stay in memory.
         Raises UnanswerableRequest if a change may be lost.
@@ -343,7 +343,7 @@ class Dispatcher:
                 outcome = self._run_handler(context, request)
 
     async def _encode_in_steps(self, context: RequestContext, response: Message) -> list[Any]:
-        """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
+        """Return the frame of a long answer, built in steps; then release the request and the response in steps."""
         try:
             items, long_arrays = await run_in_slices(encode_response_in_steps(context, response))
         except AnswerTooLarge as error:

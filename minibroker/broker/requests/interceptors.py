@@ -148,7 +148,7 @@ class Call:
         return self._response
 
     def observe_undecoded_request(self, outcome: Any) -> Any:
-        """Show observers a request that ran undecoded; return its outcome, with a mark that reports the end to them."""
+        """Show observers a request that ran undecoded; return its outcome, which also notifies them when it is sent."""
         for interceptor in self._interceptors:
             interceptor.before_request(self)
         return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDueAnswer(outcome, self)

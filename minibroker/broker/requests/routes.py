@@ -166,7 +166,7 @@ class DueResponse:
 
 
 async def wait_until_written(context: RequestContext) -> None:
-    """Wait for all waits of the request, and set the errors of those that fail or take too long."""
+    """Wait until everything is written that the answer depends on; put errors of failed or late writes into it."""
     waits, context.waits = context.waits, None
     awaited: list[tuple[Promise[KafkaError | None], Refuse]] = []
     for wait, refuse, too_late in waits or ():

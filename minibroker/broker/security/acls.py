@@ -100,7 +100,7 @@ def check_new_acl(acl: Acl) -> None:
 
 
 def _get_enum_name(enum_class: type[IntEnum], number: int) -> str:
-    """Return Kafka's word for a number."""
+    """Return the name of the enum member with this number, or UNKNOWN."""
     return enum_class(number).name if number in enum_class.__members__.values() else UNKNOWN
 
 
@@ -183,7 +183,7 @@ class PatternGrants:
         return bool(self._by_host)
 
     def iterate_operations_for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
-        """Yield sets of (permission, operation): those for this host, for ranges with it, and for all hosts."""
+        """Yield the (permission, operation) of ACLs for this host, for address ranges with it, and for all hosts."""
         for text in (host, ANY_HOST):
             held = self._by_host.get(text)
             if held is not None:
@@ -227,6 +227,7 @@ class Acls:
         grants.add_acl(acl)
 
     def _add_prefix_length(self, resource_type: int, length: int) -> None:
+        """Count a prefixed pattern of this length, so that look-ups try prefixes of it."""
         self._length_counts[resource_type, length] += 1
         if self._length_counts[resource_type, length] == 1:
             bisect.insort(self._lengths.setdefault(resource_type, []), length)
@@ -252,6 +253,7 @@ class Acls:
                 self._remove_prefix_length(acl.resource_type, len(acl.name))
 
     def _remove_prefix_length(self, resource_type: int, length: int) -> None:
+        """Count a prefixed pattern of this length no more."""
         self._length_counts[resource_type, length] -= 1
         if not self._length_counts[resource_type, length]:
             del self._length_counts[resource_type, length]

@@ -102,6 +102,7 @@ def _compute_hmac(key: bytes, data: bytes, hash_name: str) -> bytes:
 
 
 def _hash_secret(secret: bytes) -> bytes:
+    """Return a hash of the secret that nobody else can compute, so that the time of a look-up tells nothing."""
     return _compute_hmac(_KEY, secret, "sha256")
 
 

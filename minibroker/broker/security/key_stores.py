@@ -93,6 +93,7 @@ def load_trusted_certificates(get_setting: GetSetting) -> tuple[x509.Certificate
 
 
 def _get_store_type(name: str, get_setting: GetSetting) -> str:
+    """Return the type of a store, PEM, PKCS12 or JKS, from its setting. Raises StoreError for another one."""
     kind: str = get_setting(name)
     if kind != PEM and kind.upper() not in TYPES[1:]:
         raise StoreError(f"{name}={kind} is none of {', '.join(TYPES)}")

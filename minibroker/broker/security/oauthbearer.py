@@ -94,6 +94,7 @@ def _parse_first_message(message: bytes) -> tuple[str, str]:
 
 
 def _encode_refusal(refusal: TokenRefused) -> str:
+    """Return the JSON that tells the client why its token is refused."""
     if refusal.scope is None:
         return '{"status":"invalid_token"}'
     return f'{{"status":"insufficient_scope", "scope":"{refusal.scope}"}}'

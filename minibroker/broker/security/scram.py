@@ -191,6 +191,7 @@ def _make_fake_credential(
 
 
 def _hash_text(text: str) -> bytes:
+    """Return a hash of the text that is the same during the process, and that nobody else can compute."""
     return hmac.digest(_KEY, text.encode(), "sha256")
 
 

@@ -220,6 +220,7 @@ def _set_tls_versions(context: ssl.SSLContext, name: str, settings: Settings) ->
 
 
 def _split_cipher_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return the result of `split_cipher_suites`. Raises StoreError for an unknown name."""
     try:
         return split_cipher_suites(names)
     except ValueError as error:
