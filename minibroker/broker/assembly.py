@@ -177,6 +177,7 @@ class Broker(Cluster):
             log.warning("the metadata log could not record that the nodes have gone: %s", error)
 
     def _rename_stray_logs(self) -> None:
+        """Rename the files of logs whose topic or partition the metadata does not know."""
         for name, index in self.logs.list_logs():
             topic = self.image.topics.get(name)
             if name != METADATA_TOPIC and (topic is None or topic.find_partition(index) is None):

@@ -197,7 +197,7 @@ class ClientTelemetry:
         return self._find_or_make_instance(connection, client_id, instance_id)
 
     def store_pushed_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
-        """Store the data points of a push, in steps. Raises what `points` raises."""
+        """Store the data points of a push, one per step; None stands for one to skip. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
@@ -266,6 +266,7 @@ class ClientTelemetry:
         return instance
 
     def _restart_expiry_timer(self, key: tuple[int, bytes], instance: ClientInstance) -> None:
+        """Remove the instance of this (node id, instance id) unless it sends a request within some push intervals."""
         if instance.timer is not None:
             instance.timer.cancel()
         silence_ms = max(SILENCE_MS, 3 * instance.interval_ms)
@@ -291,6 +292,8 @@ class ClientTelemetry:
 
 
 def _parse_subscription(name: str, texts: Texts) -> TelemetrySubscription:
+    """Return the subscription of this name from its configs, which are `texts` by name."""
+
     def get_setting(setting: str) -> object:
         row = CLIENT_METRICS_SETTINGS[setting]
         return parse_setting_value(row, setting, texts[setting]) if setting in texts else row.default

@@ -200,7 +200,7 @@ class Cluster:
     def create_partition_log(
         self, topic: str, index: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int] = ()
     ) -> Log:
-        """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Create the empty log of a partition that is committed later. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._open_log(topic, index, topic_id, settings, replicas)
 
     def commit_new_partitions(self, name: str, topic_id: bytes, records: list[Message], logs: list[Log]) -> Steps[None]:
@@ -279,7 +279,7 @@ class Cluster:
 
     @property
     def answer_cache_generation(self) -> tuple[int, int]:
-        """A pair that differs whenever an answer about the cluster may have changed: cached answers hold for one."""
+        """The numbers of commits and of failed logs: cached answers about the cluster hold while both stay the same."""
         return self.commits, Log.failures
 
     def _get_metadata_version(self) -> int:

@@ -187,7 +187,7 @@ class DelayedOperation(Generic[Result]):
         return request.stage is OperationStage.RUNNING and request.key not in READS
 
     def resume(self, error: type[Exception] | None = None, *, in_turn: bool = False) -> None:
-        """Run the next slice of the coroutine; what it awaits raises `error`, if given.
+        """Run the next slice of the coroutine, `in_turn` if it was queued; what it awaits raises `error`, if given.
 
         `in_turn` it goes on after a pause, unless it awaits a promise by now: a new cluster may have run it before.
         """
@@ -219,7 +219,7 @@ class DelayedOperation(Generic[Result]):
             self._on_error(error)
 
     def _wait_for(self, awaited: Any) -> None:
-        """Wait for a promise, or queue the next slice after a pause; close it if nobody needs it any more."""
+        """Resume when the `awaited` promise is resolved, else queue the next slice; close it if nobody needs it."""
         if self.done:
             self._coroutine.close()  # which it could not do itself
             return

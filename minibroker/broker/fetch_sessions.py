@@ -60,12 +60,12 @@ class FetchedPartition:
     def has_changed_for_client(
         self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int
     ) -> bool:
-        """Return whether these values differ from those that were sent to the client last, or there are records."""
+        """Return whether the client must get an answer: offsets other than those sent last, records, or an error."""
         has_moved = self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
         return has_moved or size_bytes > 0 or error_code != 0
 
     def remember_sent_offsets(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
-        """Remember the offsets sent to the client; after an error, so that the next answer counts as changed."""
+        """Remember the offsets that were sent, but after an error none, so that the next answer counts as changed."""
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset
 

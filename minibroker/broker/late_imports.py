@@ -78,7 +78,7 @@ LATE: Final = (
 async def import_late_modules(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, count_free: Callable[[], int] = count_free_descriptors
 ) -> None:
-    """Import the modules of `LATE`, with a pause before each unless few descriptors are `count_free`."""
+    """Import the modules of `LATE`, with a pause before each unless few file descriptors are left (`count_free`)."""
     for name in LATE:
         if count_free() > FEW_DESCRIPTORS:
             await sleep(PAUSE_SECONDS)

@@ -80,7 +80,7 @@ def find_failure_of_pending_batches(pending: PendingBatches) -> KafkaError | Non
 
 
 def _translate_append_failure(wait: AppendWait, failure: KafkaError | None) -> KafkaError | None:
-    """Return the failure with the code that the wait translates its code to; None for None."""
+    """Return the failure with its code translated for the wait's clients; None for None."""
     if failure is None or failure.code not in wait.translated_codes:
         return failure
     return KafkaError(wait.translated_codes[failure.code], failure.message)
@@ -163,7 +163,7 @@ class Turn:
 
 
 def _call_when_wait_is_flushed(wait: AppendWait, callback: Then) -> None:
-    """Call `callback` with the failure of the write or, if the wait is for a sync, of that; None without any."""
+    """Call `callback` with the failure of the write, or of the sync if the wait needs one, or with None."""
     failure = find_append_failure(wait)
     if failure is None and wait.synced:
         wait.log.flush_soon(lambda failure: callback(_translate_append_failure(wait, failure)))

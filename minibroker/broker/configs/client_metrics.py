@@ -33,7 +33,7 @@ CLIENT_METRICS_SETTINGS: Final = {
 
 
 def validate_client_metrics_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Validate the configs of a subscription together, except for the expressions; return them normalized.
+    """Validate the configs of a subscription together, but not the patterns in `match`; return them normalized.
 
     Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """

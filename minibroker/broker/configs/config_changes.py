@@ -38,7 +38,7 @@ class ConfigChange(NamedTuple):
 def apply_config_changes(
     table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """Return the texts `current` after the changes.
+    """Return the config texts by name that the changes make of those in `current`.
 
     Raises KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
     """
@@ -54,7 +54,7 @@ def apply_config_changes(
 
 
 def _apply_list_change(row: Setting | None, text: str | None, change: ConfigChange) -> str:
-    """Return the list after the change; an unset list starts from the setting's default."""
+    """Return the list `text` after APPEND or SUBTRACT; if it is None, as unset, start from the setting's default."""
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)

@@ -42,7 +42,7 @@ class GroupSetting(NamedTuple):
 def _make_group_setting(
     name: str, default: int, valid: Range, documentation: str, *broker_settings: str | None
 ) -> GroupSetting:
-    """Return a group's setting; `broker_settings` are the broker's with its default, its minimum and its maximum."""
+    """Return a group's setting; `broker_settings` name those of the broker for its default, minimum and maximum."""
     return GroupSetting(Setting(name, INT, default, documentation, valid), *broker_settings)
 
 
@@ -211,7 +211,7 @@ class SettingValues(Protocol):
         """Return the current value of a setting."""
 
     def get_value(self, name: str) -> Any:
-        """Return the current value, also of a setting without effect."""
+        """Return the current value of a broker setting, also of one without effect."""
 
 
 class ResourceConfigs(Protocol):
@@ -229,7 +229,7 @@ class ConfiguredCluster(Protocol):
 
     @property
     def image(self) -> ResourceConfigs:
-        """Return the configs."""
+        """Return the metadata, of which only the configs are needed."""
 
 
 def get_group_config(cluster: ConfiguredCluster, group_id: str, name: str) -> Any:
@@ -280,6 +280,7 @@ def validate_group_overrides(settings: SettingValues, overrides: Mapping[str, st
 
 
 def _check_value_within_broker_bounds(settings: SettingValues, setting: GroupSetting, value: Any) -> None:
+    """Raise KafkaError(INVALID_CONFIG) unless the value is within the minimum and maximum in the broker settings."""
     least = None if setting.minimum is None else settings.get_value(setting.minimum)
     most = None if setting.maximum is None else settings.get_value(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):

@@ -40,7 +40,7 @@ def get_listener_setting(settings: Settings, name: str, listener: str, mechanism
 
 
 def _parse_listener_value(name: str, full_name: str, value: Any) -> Any:
-    """Return the typed value; for a name without a row, return the text."""
+    """Return the value with the type of the setting `name`, if that of the prefixed `full_name` is not known."""
     if get_broker_setting_declaration(full_name).type is not ConfigType.UNKNOWN:
         return value
     try:

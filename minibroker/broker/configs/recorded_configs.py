@@ -50,13 +50,14 @@ def drop_unusable_configs(configs: Mapping[tuple[int, str], dict[str, str]]) -> 
 
 
 def _find_setting(resource_type: int, name: str) -> Setting | None:
-    """Return the setting's row, None if it is unknown; unknown names of a broker get a row, as Kafka allows them."""
+    """Return the declaration of a setting; None if it is unknown, except for a broker, where Kafka allows any name."""
     return (
         get_broker_setting_declaration(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
     )
 
 
 def _find_reason_to_drop_config(row: Setting | None, name: str, text: str) -> str | None:
+    """Return why a recorded config is unknown or invalid, or None if it is usable."""
     if row is None:
         return "as this broker does not know it"
     try:

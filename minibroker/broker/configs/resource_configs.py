@@ -74,7 +74,7 @@ def _check_level_change(change: ConfigChange, known_levels: dict[str, str]) -> N
 
 
 def describe_group_configs(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Describe all settings of a group with these (valid) overrides; the broker's value is a synonym of its own."""
+    """Describe all settings of a group with these (valid) overrides, with the broker's defaults as synonyms."""
     return [
         _make_group_config_entry(settings, setting, overrides.get(name))
         for name, setting in sorted(GROUP_SETTINGS.items())
@@ -108,7 +108,7 @@ def _make_config_entry(
     default: str | None,
     further_synonyms: tuple[ConfigSynonym, ...],
 ) -> ConfigEntry:
-    """Return the entry of a setting: with its own `text` and `source`, else with the first synonym's, or `default`."""
+    """Return the entry of a setting with the value `text` from `source`; without a text, the `default` in its place."""
     if text is not None:
         return ConfigEntry(
             row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *further_synonyms)

@@ -39,7 +39,7 @@ ELIDE = "record.attributes.elide"
 
 
 def get_broker_setting_declaration(name: str) -> Setting:
-    """Return the row of a broker setting, including settings without effect and unknown names."""
+    """Return the declaration of a broker setting, also of one without effect or with an unknown name."""
     row = BROKER_SETTINGS.get(name)
     if row is not None:
         return row
@@ -229,7 +229,7 @@ class Settings:
         }
 
     def _get_effective_value(self, row: Setting) -> SettingValue:
-        """Return the value of a row, or else that of its first fallback with a value, converted to the row's unit."""
+        """Return a setting's value, or else that of its first fallback setting with one, converted to its own unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
             if value is not None:
@@ -344,7 +344,7 @@ def _find_cleaner_settings_objection(settings: Settings) -> str | None:
 
 
 def _check_cordoned_directories(directories: Sequence[str], cordoned: Sequence[str]) -> None:
-    """Raise SettingsError unless each of `cordoned` is a log directory, or all are meant.
+    """Raise SettingsError unless each of `cordoned` is a log directory, or it is "*" alone.
 
     A start does not check the dynamic value: the directory may be gone by then.
     """

@@ -303,7 +303,7 @@ _OF_LISTENERS_ONLY = frozenset(
 
 @lru_cache(1000)
 def find_broker_setting_declaration(name: str) -> Setting:
-    """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
+    """Return the declaration of a broker setting, also of one listener's, without effect, or with an unknown name.
 
     A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
     """

@@ -34,7 +34,7 @@ NOT_AVAILABLE = {
 def make_partition_change(
     cluster: Cluster, partition: Partition, absent_nodes: Collection[int] = ()
 ) -> PartitionChange:
-    """Return a change of the partition, without any yet, in which only live nodes not in `absent_nodes` may lead."""
+    """Return an empty change of the partition, to fill in; only live nodes that are not `absent_nodes` may lead."""
     topic = partition.topic
 
     def may_node_lead(node: int) -> bool:

@@ -44,7 +44,7 @@ class LogMove:
 
     @property
     def offset_lag(self) -> int:
-        """Return how many offsets the copy is behind."""
+        """Return how many offsets the copy is behind the log."""
         return self.copy.log.log_end_offset - self.copy.end_offset
 
 
@@ -64,7 +64,7 @@ class LogMoves:
         self.cancel_log_move(partition)
         if self._cluster.logs.find_directory_of_log(partition.log) is directory:
             return
-        self._moves[partition] = LogMove(partition, directory, self._make_unique_suffix())
+        self._moves[partition] = LogMove(partition, directory, self._make_unique_directory_suffix())
         self._run_next_move()
 
     def cancel_log_move(self, partition: Partition) -> None:
@@ -77,7 +77,7 @@ class LogMoves:
         """Return the moves to this directory."""
         return [move for move in self._moves.values() if move.directory is directory and not move.is_obsolete]
 
-    def _make_unique_suffix(self) -> str:
+    def _make_unique_directory_suffix(self) -> str:
         return self._cluster.random.randbytes(16).hex()
 
     def _run_next_move(self) -> None:
@@ -168,7 +168,7 @@ class LogMoves:
         source = cluster.logs.find_directory_of_log(old)
         try:
             new = cluster.logs.replace_log_by_copy(
-                move.copy, move.directory, partition.topic.settings, self._make_unique_suffix()
+                move.copy, move.directory, partition.topic.settings, self._make_unique_directory_suffix()
             )
         except LogDirectoryError as error:
             old.take_offline(str(error))

@@ -117,6 +117,7 @@ def _compute_expiry_ms(now_ms: int, requested_ms: int, max_lifetime_ms: int) -> 
 
 
 def _add_without_overflow(now_ms: int, period_ms: int) -> int:
+    """Return the sum, or the largest int64 if that is less."""
     return min(LONG_MAX, now_ms + period_ms)
 
 

@@ -170,7 +170,7 @@ class CoordinatorLog:
         return 0 if name is None else int(self._cluster.settings[name])
 
     def build_batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
-        """Build a batch as `build_batch_in_steps` does, in one step; for a few entries."""
+        """Build a batch of a few entries for `append_batch`, in the transaction of `producer` (id, epoch), if any."""
         if self.codec:
             return run_all_steps(self.build_batch_in_steps(entries, producer))
         return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
@@ -178,7 +178,7 @@ class CoordinatorLog:
     def build_batch_in_steps(
         self, entries: Iterable[Entry], producer: tuple[int, int] | None = None
     ) -> Steps[memoryview]:
-        """Build a batch of one or more entries for `append_batch`; a crash keeps all of them or none.
+        """Build a batch of one or more entries for `append_batch`, which a crash keeps as a whole or not at all.
 
         With a `producer` (id and epoch), the batch is part of its transaction.
         """
@@ -203,7 +203,7 @@ class CoordinatorLog:
         producer: tuple[int, int] | None = None,
         header: BatchHeader | None = None,
     ) -> int:
-        """Append a batch that was built with the same producer; return its first offset. `header` may be None.
+        """Append a batch that was built with the same `producer`; return its first offset. Without `header`, read that.
 
         Raises KafkaError with the code for a coordinator's clients if nothing was appended.
         """
@@ -220,6 +220,7 @@ class CoordinatorLog:
         producer: tuple[int, int] | None,
         header: BatchHeader,
     ) -> int:
+        """Append a batch as `append_batch` does, but with the error codes of the log."""
         partition.check_min_isr()
         if producer is not None:
             partition.log.producers.check_producer_epoch(*producer)
@@ -258,7 +259,7 @@ class CoordinatorLog:
 def iterate_stored_batches(
     coordinator_log: Log, offset: int, load_bytes: int
 ) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """Yield the batches from `offset` on, or from the first if that is later: position, header, and the bytes read.
+    """Yield (position, header, data) of each batch from `offset` on, which begins at the position in the data.
 
     Raises KafkaError if the log cannot be read.
     """

@@ -218,11 +218,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self._shards[index].apply_transaction_end(producer_id, committed=committed)
 
     def make_durability_wait(self, coordinator_key: str) -> AppendWait:
-        """Return the wait for the durability of a change of the key, which must be over before it is acknowledged."""
+        """Return the wait until all changes of the key's state are durable, so that they can be acknowledged."""
         return make_append_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
 
     def make_wait_for_pending_write(self, coordinator_key: str) -> AppendWait:
-        """Return the wait for the pending write of the key's state, which must be over before the state is returned."""
+        """Return the wait until all changes of the key's state are written, so that a client can be told the state."""
         appended_to = self.log.get_writable_partition(coordinator_key).log
         return AppendWait(appended_to, appended_to.pending_batches, translated_codes=COORDINATOR_CODES)
 

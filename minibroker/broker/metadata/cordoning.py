@@ -23,7 +23,7 @@ def supports_cordoning(image: Image) -> bool:
 
 
 def find_cordoned_paths(image: Image, node_id: int, static_paths: Sequence[str], paths: Sequence[str]) -> list[str]:
-    """Return which of `paths` a broker has cordoned, by its dynamic setting, or else by its `static_paths` one."""
+    """Return those of `paths` that a broker has cordoned by its dynamic config, or without one, by `static_paths`."""
     if not supports_cordoning(image):
         return []
     own = image.configs.get((BROKER_RESOURCE, str(node_id)), {}).get(CORDONED)

@@ -98,6 +98,7 @@ def _check_upgrade_type(update: FeatureUpdate) -> None:
 
 
 def _check_level_supported(update: FeatureUpdate, subject: str, levels: range) -> None:
+    """Raise KafkaError(INVALID_UPDATE_VERSION) unless `subject`, which has these levels, supports the new one."""
     if update.level in levels:
         return
     if levels[-1] == 0:

@@ -59,7 +59,7 @@ def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[i
 
 
 def make_partition_answer(partition: Partition, nodes: Collection[int], answer_type: type[Any]) -> Any:
-    """Return the partition as an `answer_type`, the class of one in a Metadata or DescribeTopicPartitions response.
+    """Return an `answer_type` of Metadata or DescribeTopicPartitions with the partition's leader, replicas and ISR.
 
     `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
     nodes share, it has no leader, as in Kafka with a single replica.

@@ -138,7 +138,7 @@ class MetadataLog:
             offset = region.next_offset
 
     def _iterate_record_values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield what `iterate_record_values_in` does, and note the level of kraft.version."""
+        """Yield (offset, value) of the records in complete batches, and note the level of kraft.version."""
         self.kraft_version = find_kraft_version(data, self.kraft_version)
         yield from iterate_record_values_in(data)
 

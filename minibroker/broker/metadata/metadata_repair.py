@@ -158,6 +158,7 @@ class MetadataRepair:
     # --- what is to be done ---------------------------------------------------------------------
 
     def _plan_repair(self) -> None:
+        """Plan the records to add to the metadata log, and describe in `steps` what will be done."""
         metadata = self._logs.get(METADATA)
         self._salvage = SalvagedMetadata(self._disk, None if metadata is None else metadata.path)
         self.steps += self._salvage.problems
@@ -291,7 +292,7 @@ class MetadataRepair:
         return [(path, name) for path in self._paths for name in OFFSET_CHECKPOINTS]
 
     def _read_checkpoint(self, folder: str, name: str) -> dict[TopicPartition, int]:
-        """Return the rows of a checkpoint; none if it is damaged, which the next start reports."""
+        """Return the offsets in a checkpoint, by partition; none if it is damaged, which the next start reports."""
         path = f"{folder}/{name}"
         with suppress(MalformedCheckpoint):
             return parse_offset_checkpoint(self._disk.read_whole(path)) if self._disk.exists(path) else {}

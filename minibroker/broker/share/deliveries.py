@@ -58,7 +58,7 @@ class DeliveryPortions:
         self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
 
     def must_deliver_in_portions(self, runs: Sequence[DeliveryRun], fetched_offsets: range) -> bool:
-        """Return whether these runs were delivered so often that they are delivered alone, in portions, from now on."""
+        """Return whether one of these runs was delivered so often that they must be delivered alone, in portions."""
         return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched_offsets))
 
     def choose_ranges_to_acquire(
@@ -175,11 +175,11 @@ class Deliveries:
         *,
         strict: bool = False,
     ) -> list[AcquiredRecords]:
-        """Acquire records of batches that were read from `find_next_offset` on, with these first and last offsets.
+        """Acquire records of batches with these (first, last) offsets; `strict` never acquires more than `max_records`.
 
-        Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
-        (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches. Offsets
-        before the first batch do not exist any more.
+        The batches were read from `find_next_offset` on; offsets before the first one do not exist any more. Records
+        that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
+        (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches.
         """
         if not batch_bounds or max_records <= 0:
             return []
@@ -296,7 +296,7 @@ class Deliveries:
     def acknowledge_records(
         self, member_id: str, acknowledgements: Sequence[RangeAcknowledgement], limits: ShareLimits, now_ms: int
     ) -> list[StateBatch]:
-        """Apply acknowledgements, all or none. They are in order, and no two of them name the same offset.
+        """Apply acknowledgements of distinct offsets, in order, all or none; return the batches of changed states.
 
         Records before the start offset are passed over. Raises KafkaError: INVALID_RECORD_STATE if the member has not
         acquired all of them, INVALID_REQUEST if some have never been delivered.
@@ -341,7 +341,7 @@ class Deliveries:
     def release_acquired_runs(
         self, limits: ShareLimits, must_release: Callable[[DeliveryRun], bool]
     ) -> list[StateBatch]:
-        """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
+        """Release acquired runs for which `must_release` returns true; return the batches of changed states."""
         changed = []
         for run in self._runs:
             if run.state == DeliveryState.ACQUIRED and must_release(run):
@@ -349,7 +349,7 @@ class Deliveries:
         return changed
 
     def archive_offsets(self, first: int, last: int) -> list[StateBatch]:
-        """Archive records that no member may see, as their transaction was aborted, and those with dead letters."""
+        """Archive these offsets, of aborted records or ones with dead letters; return the batches of changed states."""
         changed = []
         for run in self._split_runs_at_bounds_and_list_them(
             max(first, self.start_offset), min(last, self.end_offset - 1)
@@ -361,7 +361,7 @@ class Deliveries:
     def _end_acquisition_lock(
         self, run: DeliveryRun, acknowledge_type: AcknowledgeType, limits: ShareLimits
     ) -> StateBatch:
-        """End the lock of an acquired run as acknowledged; a lock that timed out counts as a release."""
+        """End the lock of an acquired run by an acknowledgement of this type; return the batch of its new state."""
         is_last = acknowledge_type == AcknowledgeType.RELEASE and run.count >= limits.deliveries
         run.state = DeliveryState.ARCHIVED if is_last else NEXT[acknowledge_type]
         if limits.has_dead_letters and (is_last or acknowledge_type == AcknowledgeType.REJECT):
@@ -439,7 +439,7 @@ def _find_last_offset_of_batch(batch_bounds: Sequence[tuple[int, int]], offset: 
 def _iterate_runs_of_equal_type(
     first: int, last: int, types: Sequence[int]
 ) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """Yield ranges of offsets with their type: one for all, or neighbours of the same type."""
+    """Yield (first, last, type) of neighbouring offsets of the same type; `types` has one for each, or one for all."""
     if len(types) == 1:
         yield first, last, KINDS[types[0]]
         return

@@ -235,7 +235,7 @@ class SharePartition:
     # --- dead letters -----------------------------------------------------------------------------
 
     def _resume_writing_dead_letters(self) -> None:
-        """Write the dead letters of records that were being archived when another object had this share partition."""
+        """Write the dead letters that were still to be written when this share partition was closed."""
         limit = self.limits.deliveries
         for run in self.deliveries.list_runs():
             if run.state == DeliveryState.ARCHIVING:

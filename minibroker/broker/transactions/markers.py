@@ -139,7 +139,7 @@ class MarkerSender:
             self._coordinator.cluster.turn.call_when_wait_is_over(wait, partial(count_flushed_marker, where))
 
     def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, AppendWait]]:
-        """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
+        """Return (partition, wait for its flush) where the markers of the transaction need one (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].find_partition(where[1])) for where in transaction.partitions if where[0] in topics

@@ -38,7 +38,7 @@ def _encode_transaction_log_key(transactional_id: str) -> bytes:
 
 
 def _encode_transaction_log_value(transaction: Transaction) -> bytes:
-    """Encode by the layout, as little more than state and times changes between records."""
+    """Return the encoded value of a transaction's record, packed by its layout, which is faster than the codec."""
     start = _START.pack(
         FLEXIBLE_VERSION,
         transaction.producer_id,

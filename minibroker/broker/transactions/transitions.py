@@ -65,7 +65,7 @@ def check_expected_producer(transaction: Transaction, expected: ExpectedIdAndEpo
 
 
 def _get_bumped_epochs(transaction: Transaction, expected: ExpectedIdAndEpoch) -> tuple[int, int]:
-    """Return the next producer epoch, and the last one if the producer has said which it has, else -1."""
+    """Return the next producer epoch, and the one before if the producer expects a certain epoch, else -1."""
     current = transaction.producer_epoch
     if expected is None:
         return current + 1, NO_EPOCH
@@ -116,12 +116,14 @@ def check_partition_in_transaction(
 
 
 def _check_not_ending(transaction: Transaction, producer: tuple[int, int]) -> None:
+    """Check that `producer` has the current id and epoch, and the transaction is not being ended."""
     _check_producer(transaction, producer)
     if transaction.state in ENDING:
         raise _make_concurrent_transactions_error(transaction)
 
 
 def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None:
+    """Check that `producer` has the transaction's current id and epoch."""
     producer_id, epoch = producer
     if producer_id != transaction.producer_id:
         raise _make_wrong_producer_id_error(transaction, producer_id)
@@ -140,7 +142,7 @@ def end_transaction(
     now_ms: int,
     new_producer_id: NewProducerId,
 ) -> Transaction:
-    """Return the transaction in a Prepare state; the same object if a retry finds that it has ended this way.
+    """Return the transaction in PrepareCommit or PrepareAbort; unchanged, if a retry finds it ended as requested.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """

@@ -129,6 +129,7 @@ class LogCleaner:
                 due_logs.append((dirt.ratio, kept))
 
     def _clean_due_logs(self, due_logs: list[tuple[float, Log]], max_ratio: float) -> None:
+        """Begin to clean the due logs, each a (dirty ratio, log); `max_ratio` is the largest one of all logs."""
         self._looking = False
         self._due = sorted(due_logs, key=lambda due: due[0])
         self.statistics.max_dirty_ratio = max_ratio
