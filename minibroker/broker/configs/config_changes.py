@@ -36,29 +36,29 @@ class ConfigChange(NamedTuple):
 
 
 def apply_config_changes(
-    table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[ConfigChange]
+    settings: Mapping[str, Setting], current_texts: Mapping[str, str], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """Return the config texts by name that the changes make of those in `current`.
+    """Return the config texts by name that the changes make of `current_texts`.
 
-    Raises KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
+    Raises KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `settings`.
     """
-    texts = dict(current)
+    texts = dict(current_texts)
     for name, kind, value in changes:
         if kind is ChangeKind.SET:
             texts[name] = value
         elif kind is ChangeKind.DELETE:
             texts.pop(name, None)
         else:
-            texts[name] = _apply_list_change(table.get(name), texts.get(name), ConfigChange(name, kind, value))
+            texts[name] = _apply_list_change(settings.get(name), texts.get(name), ConfigChange(name, kind, value))
     return texts
 
 
-def _apply_list_change(row: Setting | None, text: str | None, change: ConfigChange) -> str:
+def _apply_list_change(setting: Setting | None, text: str | None, change: ConfigChange) -> str:
     """Return the list `text` after APPEND or SUBTRACT; if it is None, as unset, start from the setting's default."""
-    if row is None or row.type is not ConfigType.LIST:
+    if setting is None or setting.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
-    elements = _split_list(format_setting_value(row.default) or "" if text is None else text)
+    elements = _split_list(format_setting_value(setting.default) or "" if text is None else text)
     given = _split_list(change.value)
     if change.kind is ChangeKind.APPEND:
         return ",".join(dict.fromkeys((*elements, *given)))

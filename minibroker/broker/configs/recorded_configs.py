@@ -56,12 +56,12 @@ def _find_setting(resource_type: int, name: str) -> Setting | None:
     )
 
 
-def _find_reason_to_drop_config(row: Setting | None, name: str, text: str) -> str | None:
+def _find_reason_to_drop_config(setting: Setting | None, name: str, text: str) -> str | None:
     """Return why a recorded config is unknown or invalid, or None if it is usable."""
-    if row is None:
+    if setting is None:
         return "as this broker does not know it"
     try:
-        parse_setting_value(row, name, text)
+        parse_setting_value(setting, name, text)
     except InvalidValue as error:
         return str(error)
     return None

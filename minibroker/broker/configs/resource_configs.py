@@ -102,7 +102,7 @@ def describe_client_metrics_configs(overrides: Mapping[str, str]) -> list[Config
 
 
 def _make_config_entry(
-    row: Setting,
+    setting: Setting,
     text: str | None,
     source: ConfigSource,
     default: str | None,
@@ -111,13 +111,13 @@ def _make_config_entry(
     """Return the entry of a setting with the value `text` from `source`; without a text, the `default` in its place."""
     if text is not None:
         return ConfigEntry(
-            row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *further_synonyms)
+            setting.name, text, source, setting, False, (ConfigSynonym(setting.name, text, source), *further_synonyms)
         )
     return ConfigEntry(
-        row.name,
+        setting.name,
         default,
         further_synonyms[0].source if further_synonyms else ConfigSource.DEFAULT,
-        row,
+        setting,
         False,
         further_synonyms,
     )

@@ -228,10 +228,10 @@ class Settings:
             for name, text in self._texts[source].items()
         }
 
-    def _get_effective_value(self, row: Setting) -> SettingValue:
+    def _get_effective_value(self, setting: Setting) -> SettingValue:
         """Return a setting's value, or else that of its first fallback setting with one, converted to its own unit."""
-        value = self._set.get(row.name, row.default)
-        for name, factor in row.fallbacks:
+        value = self._set.get(setting.name, setting.default)
+        for name, factor in setting.fallbacks:
             if value is not None:
                 break
             other: Any = self._set.get(name, BROKER_SETTINGS[name].default)

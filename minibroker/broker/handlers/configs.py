@@ -119,12 +119,14 @@ def _describe_configs_of_resource(
     return answer
 
 
-def authorize_config_resource(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
+def authorize_config_resource(
+    context: RequestContext, rights: Mapping[int, Right], resource_type: int, name: str
+) -> None:
     """Check the right for resources of this type, if the type is known. Raises KafkaError."""
-    right = rights.get(kind)
+    right = rights.get(resource_type)
     if right is not None:
         message = DENIAL_MESSAGES[right.resource_type]
-        context.authorize(right, name if kind in NAMED else CLUSTER_NAME, message=message)
+        context.authorize(right, name if resource_type in NAMED else CLUSTER_NAME, message=message)
 
 
 def _describe_topic_configs(context: RequestContext, name: str) -> list[ConfigEntry]:

@@ -67,27 +67,29 @@ class FeatureUpdate(NamedTuple):
 
 
 def check_feature_updates(
-    updates: Iterable[FeatureUpdate], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
+    updates: Iterable[FeatureUpdate],
+    current_levels: Mapping[str, int],
+    supported: Iterable[tuple[str, Mapping[str, range]]],
 ) -> None:
-    """Validate all updates together; `current` has the current levels.
+    """Validate all updates together, each against the feature's current level and those of the others.
 
     `supported` has the name, for messages, and the levels by feature of each node that must support the new levels.
     Raises KafkaError(INVALID_UPDATE_VERSION).
     """
     wanted = list(updates)
-    proposed = {**current, **{update.name: update.level for update in wanted}}
+    proposed = {**current_levels, **{update.name: update.level for update in wanted}}
     known = list(supported)
     for update in wanted:
         _check_upgrade_type(update)
         for who, levels in known:
             _check_level_supported(update, who, levels.get(update.name, NOT_SUPPORTED))
-        _check_upgrade_or_downgrade_allowed(update, current.get(update.name, 0))
+        _check_upgrade_or_downgrade_allowed(update, current_levels.get(update.name, 0))
         if update.name == METADATA_VERSION:
-            _check_downgrade_is_safe(update, current[METADATA_VERSION])
+            _check_downgrade_is_safe(update, current_levels[METADATA_VERSION])
         else:
             _check_feature_dependencies(update, proposed)
         if update.name == KRAFT_VERSION:
-            _check_kraft_version_change(update, current.get(update.name, 0))
+            _check_kraft_version_change(update, current_levels.get(update.name, 0))
 
 
 def _check_upgrade_type(update: FeatureUpdate) -> None:
@@ -106,33 +108,33 @@ def _check_level_supported(update: FeatureUpdate, subject: str, levels: range) -
     raise _make_invalid_update_error(update, f"{subject} only supports versions {levels[0]}-{levels[-1]}")
 
 
-def _check_upgrade_or_downgrade_allowed(update: FeatureUpdate, current: int) -> None:
-    if update.level < current and update.kind == UpgradeType.UPGRADE:
+def _check_upgrade_or_downgrade_allowed(update: FeatureUpdate, current_level: int) -> None:
+    if update.level < current_level and update.kind == UpgradeType.UPGRADE:
         raise _make_invalid_update_error(
             update,
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         )
-    if update.level > current and update.kind != UpgradeType.UPGRADE:
+    if update.level > current_level and update.kind != UpgradeType.UPGRADE:
         raise _make_invalid_update_error(update, "Can't downgrade to a newer version.")
 
 
-def _check_downgrade_is_safe(update: FeatureUpdate, current: int) -> None:
+def _check_downgrade_is_safe(update: FeatureUpdate, current_level: int) -> None:
     """Check that a lower metadata.version has the same record formats."""
-    if not any(update.level < change <= current for change in METADATA_CHANGES):
+    if not any(update.level < change <= current_level for change in METADATA_CHANGES):
         return
     reason = "Refusing to perform the requested downgrade because it might delete metadata information."
     if update.kind == UpgradeType.UNSAFE_DOWNGRADE:
         reason = "Unsafe metadata downgrade is not supported in this version."
-    message = f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}"
+    message = f"Unsupported metadata.version downgrade from {current_level} to {update.level}. {reason}"
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
-def _check_kraft_version_change(update: FeatureUpdate, current: int) -> None:
+def _check_kraft_version_change(update: FeatureUpdate, current_level: int) -> None:
     """Refuse to move the quorum's voters into the metadata log, as that needs a controller with an address."""
-    if update.level < current:
+    if update.level < current_level:
         raise _make_invalid_update_error(update, "Can't downgrade the version of this feature.")
-    if update.level > current:
+    if update.level > current_level:
         raise _make_invalid_update_error(
             update, "The voters of this quorum are static: the controller is part of the process."
         )

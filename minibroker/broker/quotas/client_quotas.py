@@ -113,13 +113,13 @@ class EntityFilter:
             message = "Invalid entity filter component combination. IP filter component should not be used with "
             raise _make_invalid_request_error(f"{message}user or clientId filter component.")
 
-    def _check_entity_type(self, kind: str) -> None:
-        if not kind:
+    def _check_entity_type(self, entity_type: str) -> None:
+        if not entity_type:
             raise _make_invalid_request_error("Invalid empty entity type.")
-        if kind in self._exact or kind in self._any:
-            raise _make_invalid_request_error(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in (USER, CLIENT_ID, IP):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if entity_type in self._exact or entity_type in self._any:
+            raise _make_invalid_request_error(f"Entity type {entity_type} cannot appear more than once in the filter.")
+        if entity_type not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
 
     def iterate_matching_entities(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
         """Yield the entities that match."""

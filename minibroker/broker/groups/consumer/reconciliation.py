@@ -56,7 +56,7 @@ def _reconcile_stable_member(member: ConsumerMember, reconciliation: Reconciliat
 
 
 def _reconcile_revoking_member(member: ConsumerMember, reconciliation: ReconciliationState) -> ConsumerMember:
-    """Return the member unchanged while it may still own what it must revoke, else on the way to its target."""
+    """Return the member on the way to its target, if it owns nothing any more that it must revoke."""
     if not reconciliation.may_still_own(member.pending_revocation):
         return _move_member_toward_target(member, reconciliation)
     return _revoke_unsubscribed_topics(member, reconciliation) if reconciliation.subscription_changed else member
