@@ -126,7 +126,7 @@ def _load_trusted_certificates(context: ssl.SSLContext, name: str, pem: str) -> 
 
 
 def _check_store_type(store: str, settings: dict[str, str], is_pem: bool | None) -> None:
-    """Raise `SettingError` for an unknown type, a type that is not that of the data, or a password for PEM."""
+    """Raise `SettingError` for an unknown type, one that contradicts `is_pem` (None: unknown), a password for PEM."""
     kind = settings.get(f"{store}.type")
     if kind is not None and kind.strip().upper() not in STORE_TYPES:
         raise SettingError(f"{store}.type must be one of {', '.join(STORE_TYPES)}, not {kind!r}")
@@ -179,20 +179,20 @@ def _load_keystore(context: ssl.SSLContext, settings: dict[str, str]) -> None:
 
 
 def _load_certificate_chain(
-    context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None
+    context: ssl.SSLContext, setting: str, certificate: str, key: str | None, password: str | None
 ) -> None:
     try:
         # Without a password OpenSSL would ask for one at the terminal.
         context.load_cert_chain(certificate, key, password or "")
     except (OSError, ssl.SSLError) as error:
-        raise SettingError(f"{name}: the certificate or the key cannot be used: {error}") from None
+        raise SettingError(f"{setting}: the certificate or the key cannot be used: {error}") from None
 
 
-def _read_file(name: str, path: str) -> bytes:
+def _read_file(setting: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise SettingError(f"{name}: {error}") from None
+        raise SettingError(f"{setting}: {error}") from None
 
 
 def _set_hostname_checks(context: ssl.SSLContext, settings: dict[str, str]) -> None:

@@ -195,7 +195,7 @@ class ClusterClient:
         reasons = []
         for address in self._bootstrap:
             try:
-                await self._fetch_nodes_once(address, timeout_s)
+                await self._check_server_answers(address, timeout_s)
                 return
             except FAILURES as error:
                 reasons.append(f"{address}: {format_reason(_convert_timeout_error(error, timeout_s))}")
@@ -367,8 +367,8 @@ class ClusterClient:
                 self._close_and_forget_link(node, link)
         self._nodes = nodes
 
-    async def _fetch_nodes_once(self, address: Address, timeout_s: float) -> None:
-        """Send a Metadata request without topics, which needs no rights. Raises one of `FAILURES`."""
+    async def _check_server_answers(self, address: Address, timeout_s: float) -> None:
+        """Wait for the answer of a server to a Metadata request that needs no rights. Raises one of `FAILURES`."""
         deadline_s = self._network.read_clock_s() + timeout_s
         link = await self._open_link(address, timeout_s)
         version = link.connection.choose_version(MetadataRequest, 1, NEWEST)

@@ -56,7 +56,7 @@ class RemainingSettings(dict[str, str]):
         return super().pop(name, default)
 
     def refuse_unknown_settings(self) -> None:
-        """Raise `SettingError` if settings are left that no user has taken out."""
+        """Raise `SettingError` if a setting is left, as nobody has popped it."""
         if self:
             from minibroker.suggestions import format_suggestion_of_similar_name  # here: most names are known
 

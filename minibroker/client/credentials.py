@@ -147,7 +147,10 @@ def _make_tls_context(tls: dict[str, str]) -> ssl.SSLContext | None:
 def _request_token(
     url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None
 ) -> tuple[str, float]:
-    """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
+    """Return a token from an endpoint, and the seconds for which it is valid. Raises `TokenError`.
+
+    It is asked for by client credentials (RFC 6749, 4.4), with the secret in the header, as in Kafka's clients.
+    """
     import urllib.error  # here: importing it takes longer than importing the rest of the client
     import urllib.request
 
@@ -166,7 +169,7 @@ def _request_token(
 
 
 def _read_token_file(path: Path) -> tuple[str, float]:
-    """Read a token from a file. Another process renews it, so it is read again for every connection."""
+    """Return the token in a file, and 0 s, as another process renews it: it is read again for every connection."""
     try:
         return path.read_text().strip(), 0.0
     except OSError as error:

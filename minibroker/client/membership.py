@@ -214,15 +214,14 @@ class GroupMembership:
         check_error_code(code, f"group {self._group}")
 
 
-def assign_ranges(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, list[Partition]]:
-    """Return the partitions of each member, as the assignor `range` does: a range of each topic's, in order of ids.
-
-    `topics` are those of each member, `counts` the numbers of partitions.
-    """
-    shares: dict[str, list[Partition]] = {member: [] for member in topics}
-    for topic in sorted({topic for some in topics.values() for topic in some}):
-        members = sorted(member for member, some in topics.items() if topic in some)
-        each, more = divmod(counts.get(topic, 0), len(members))
+def assign_ranges(
+    topics_by_member: Mapping[str, Sequence[str]], partition_counts: Mapping[str, int]
+) -> dict[str, list[Partition]]:
+    """Return the partitions of each member, as the assignor `range` does: a range of each topic's, in order of ids."""
+    shares: dict[str, list[Partition]] = {member: [] for member in topics_by_member}
+    for topic in sorted({topic for some in topics_by_member.values() for topic in some}):
+        members = sorted(member for member, some in topics_by_member.items() if topic in some)
+        each, more = divmod(partition_counts.get(topic, 0), len(members))
         first = 0
         for position, member in enumerate(members):
             end = first + each + (position < more)

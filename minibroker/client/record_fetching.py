@@ -78,7 +78,7 @@ class RecordReader:
         self._offsets |= offsets
 
     def poll(self, wait_ms: int) -> Iterator[FetchedRecord]:
-        """Yield the records of one fetch from each leader, which waits for the first for `wait_ms`.
+        """Fetch once from each leader, which waits up to `wait_ms` for a record, and yield the records.
 
         Raises `ClientError`, also for records that are damaged.
         """
@@ -99,7 +99,7 @@ class RecordReader:
                 self._fetch_bytes = min(2 * self._fetch_bytes, LARGEST_FETCH_BYTES)
 
     def _find_end_offset(self, partition: Partition, answer: Any) -> int:
-        """Return the offset where a partition ends."""
+        """Return the offset up to which to read a partition: its end, or what that was at first if bounded."""
         stable = answer.last_stable_offset  # -1 from brokers that know no transactions
         limit = int(stable if self._read_committed and stable >= 0 else answer.high_watermark)
         if not self._is_bounded:

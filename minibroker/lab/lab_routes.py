@@ -58,6 +58,7 @@ class LabBroker(Broker):
         super().__init__(*args, registry=True, **kwargs)
 
     def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
+        """Return the lab's registry, which has no address."""
         return LabRegistry(self, None)
 
     async def send_request_to_registry(self, request: Request) -> Answer:
@@ -88,31 +89,31 @@ class CodeCell:
     async def run(self, code: str) -> str:
         """Run code; return what it prints, the value of its last expression, and its error, as text."""
         self._run += 1
-        name = FILE.format(self._run)
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        filename = FILE.format(self._run)
+        linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                value = await self._evaluate_last_expression(code, name)
+                value = await self._evaluate_last_expression(code, filename)
                 if value is not None:
                     print(repr(value))
             except (Exception, *ENDS) as error:
                 if _is_task_cancelled():
                     raise
-                print(_describe_error(error, name))
+                print(_describe_error(error, filename))
         text = said.getvalue()
         more = len(text) - MOST_CHARACTERS
         return text if more <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {more:,} more characters"
 
-    async def _evaluate_last_expression(self, code: str, name: str) -> Any:
+    async def _evaluate_last_expression(self, code: str, filename: str) -> Any:
         """Run the code; return the value of its last statement if that is an expression, else None."""
-        tree = ast.parse(code, name)
+        tree = ast.parse(code, filename)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        await self._run_code_and_await_result(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        await self._run_code_and_await_result(compile(tree, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if last is None:
             return None
         return await self._run_code_and_await_result(
-            compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[attr-defined]
+            compile(ast.Expression(last.value), filename, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[attr-defined]
         )
 
     async def _run_code_and_await_result(self, code: Any) -> Any:
@@ -127,10 +128,10 @@ def _is_task_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _describe_error(error: BaseException, name: str) -> str:
-    """Return an error with the lines of the cell that led to it, without those of this file."""
+def _describe_error(error: BaseException, filename: str) -> str:
+    """Return an error as text, with the lines of the cell `filename` that led to it, without those of this file."""
     told = traceback.TracebackException.from_exception(error)
-    first = next((at for at, each in enumerate(told.stack) if each.filename == name), len(told.stack))
+    first = next((at for at, each in enumerate(told.stack) if each.filename == filename), len(told.stack))
     del told.stack[:first]
     return "".join(told.format()).rstrip()
 

@@ -40,14 +40,14 @@ class Producer(LabClient):
         self.said = f"{partition[0]}-{partition[1]} has the record at {offset}"
         await self.wait_for_next_round()
 
-    async def produce_record(self, partition: Partition, **of_producer: Any) -> int:
+    async def produce_record(self, partition: Partition, **batch_arguments: Any) -> int:
         """Append a record, in a batch with these arguments of `build_batch`; return its offset. Raises ClientError."""
         name = NAMES[self.count % len(NAMES)]
         record = Record(timestamp=time.time_ns() // 1_000_000, key=name.encode(), value=f"{self.count}".encode())
-        batch = memoryview(build_batch([record], **of_producer))
+        batch = memoryview(build_batch([record], **batch_arguments))
         data = TOPIC.PartitionProduceData(index=partition[1], records=batch)
         request = ProduceRequest(
-            transactional_id=self.name if of_producer else None,
+            transactional_id=self.name if batch_arguments else None,
             acks=-1,
             timeout_ms=self.client.settings.request_timeout_ms,
             topic_data=[TOPIC(name=partition[0], partition_data=[data])],
@@ -101,8 +101,8 @@ class TransactionalProducer(Producer):
     async def _produce_in_transaction(self, partition: Partition) -> int:
         """Append a record with the partition's next sequence; return its offset."""
         sequence = self._sequences[partition]
-        of_producer = {"producer_id": self._id, "producer_epoch": self._epoch, "base_sequence": sequence}
-        return await self.produce_record(partition, transactional=True, **of_producer)
+        producer_fields = {"producer_id": self._id, "producer_epoch": self._epoch, "base_sequence": sequence}
+        return await self.produce_record(partition, transactional=True, **producer_fields)
 
     async def _add_partition_to_transaction(self, partition: Partition) -> None:
         of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
