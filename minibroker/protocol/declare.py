@@ -196,10 +196,10 @@ class Message(Struct):
     def decode_in_steps(
         cls, data: memoryview, version: int, position: int, allowance_bytes: int
     ) -> Steps[tuple[Self, LongArrays]]:
-        """Read a message at `position`, in steps of a thousand items. Return it, and its arrays of more than these.
+        """Read a message at `position`, in steps. Return it, and its long arrays, which should be freed in steps, too.
 
-        Such arrays should also be freed in steps. Raises MalformedMessage, also for more items than Kafka accepts, or
-        more than fit into `allowance_bytes` of memory.
+        A step reads a thousand items; long is what has more. Raises MalformedMessage, also for more items than Kafka
+        accepts, or more than fit into `allowance_bytes` of memory.
         """
         read = cls._step_readers.get(version)
         if read is None:
@@ -213,9 +213,10 @@ class Message(Struct):
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
-        """Append the message's bytes to `out`, in steps of some hundred items. Return its arrays of more than these.
+        """Append the message's bytes to `out`, in steps. Return its long arrays, which should be freed in steps, too.
 
-        Such arrays should also be freed in steps. Raises AnswerTooLarge if `out` grows beyond `limit_bytes`.
+        A step writes some hundred items; long is what has more. Raises AnswerTooLarge if `out` grows beyond
+        `limit_bytes`.
         """
         write = self._step_writers.get(version)
         if write is None:

@@ -80,7 +80,7 @@ def generate_reader(
 class _ReaderGenerator:
     """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
-    `scope` has the names of the variables that enclosing loops still need.
+    `taken_names` are the names of the variables that enclosing loops still need.
     """
 
     def __init__(self, source: FunctionSource, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
@@ -93,18 +93,18 @@ class _ReaderGenerator:
 
     # --- structs ---
 
-    def generate_struct_lines(self, struct: type, scope: tuple[str, ...]) -> str:
+    def generate_struct_lines(self, struct: type, taken_names: tuple[str, ...]) -> str:
         """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
-        name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
+        name = choose_free_name(convert_to_snake_case(struct.__name__), (*taken_names, *waiting))
         self.source.add_line(f"{name} = new({self.source.bind_object_to_name(struct.__name__, struct)})")
         shape = make_struct_layout(struct, self.version, self.flexible)
         self._generate_default_lines(name, shape)
         for place in shape.body:
             with self.source.enter_field(place.name):
-                self._generate_field_lines(place, f"{name}.{place.name}", (*scope, name))
+                self._generate_field_lines(place, f"{name}.{place.name}", (*taken_names, name))
         if self.flexible:
-            self._generate_tagged_fields_lines(name, shape.tagged, (*scope, name))
+            self._generate_tagged_fields_lines(name, shape.tagged, (*taken_names, name))
         return name
 
     def _generate_default_lines(self, name: str, layout: StructLayout) -> None:
@@ -118,7 +118,7 @@ class _ReaderGenerator:
             self.source.add_line(f"{name}.{field.name} = {value}")
 
     def _generate_tagged_fields_lines(
-        self, struct_variable: str, tagged: tuple[FieldInVersion, ...], outer_variables: tuple[str, ...]
+        self, struct_variable: str, tagged: tuple[FieldInVersion, ...], taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that read a struct's tagged fields."""
         add, block = self.source.add_line, self.source.add_block_with_head
@@ -131,7 +131,7 @@ class _ReaderGenerator:
                 else:
                     add("pos = skip_unknown_tagged_fields(data, pos, end, n)")
             return
-        tag, stop = choose_free_name("tag", outer_variables), choose_free_name("tag_end", outer_variables)
+        tag, stop = choose_free_name("tag", taken_names), choose_free_name("tag_end", taken_names)
         with block("if n:"):
             self._generate_tag_count_lines()
             with block(f"if n > {MAX_TAGS}:"):
@@ -143,9 +143,7 @@ class _ReaderGenerator:
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
                 for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
                     with block(f"{keyword} {tag} == {place.tag}:"), self.source.enter_field(place.name):
-                        self._generate_field_lines(
-                            place, f"{struct_variable}.{place.name}", (*outer_variables, tag, stop)
-                        )
+                        self._generate_field_lines(place, f"{struct_variable}.{place.name}", (*taken_names, tag, stop))
                         self.generate_lines_of_collected_fields()
                 with block("else:"):
                     if self.keeps_tags:
@@ -168,7 +166,7 @@ class _ReaderGenerator:
         self.generate_lines_of_collected_fields()
 
     def generate_lines_of_collected_fields(self) -> None:
-        """Add the lines that read the collected fields."""
+        """Add the lines that read, by one call of `struct`, the fields of fixed size that were collected for it."""
         run, self._run = self._run, []
         if not run:
             return
@@ -184,26 +182,24 @@ class _ReaderGenerator:
 
     # --- values ---
 
-    def _generate_field_lines(
-        self, versioned_field: FieldInVersion, target: str, outer_variables: tuple[str, ...]
-    ) -> None:
+    def _generate_field_lines(self, versioned_field: FieldInVersion, target: str, taken_names: tuple[str, ...]) -> None:
         """Add the lines that read a field into `target`; one of fixed size is only collected."""
         kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((target, kind.code, self.source.current_field_path, kind.size_bytes))
         elif kind.struct is not None:
-            self._generate_nested_struct_lines(kind.struct, target, versioned_field, outer_variables)
+            self._generate_nested_struct_lines(kind.struct, target, versioned_field, taken_names)
         else:
             self._generate_lines_of_value_with_length(
-                kind, target, versioned_field.compact, versioned_field.nullable, outer_variables
+                kind, target, versioned_field.compact, versioned_field.nullable, taken_names
             )
 
     def _generate_nested_struct_lines(
-        self, struct: type, target: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
+        self, struct: type, target: str, versioned_field: FieldInVersion, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that read a struct in a field, or null, into `target`."""
         if not versioned_field.nullable:
-            self.source.add_line(f"{target} = {self.generate_struct_lines(struct, outer_variables)}")
+            self.source.add_line(f"{target} = {self.generate_struct_lines(struct, taken_names)}")
             return
         self._generate_length_lines(
             "B" if versioned_field.tagged else "b"
@@ -211,12 +207,12 @@ class _ReaderGenerator:
         with self.source.add_block_with_head("if n == 0:" if versioned_field.tagged else "if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.add_block_with_head("else:"):
-            name = self.generate_struct_lines(struct, outer_variables)
+            name = self.generate_struct_lines(struct, taken_names)
             self.generate_lines_of_collected_fields()
             self.source.add_line(f"{target} = {name}")
 
     def _generate_lines_of_value_with_length(
-        self, field_type: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+        self, field_type: FieldType, target: str, compact: bool, nullable: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         self._generate_length_lines("B" if compact else "h" if field_type.code == "string" else "i")
@@ -224,21 +220,21 @@ class _ReaderGenerator:
             self._generate_long_varint_lines("read_string_length" if field_type.code == "string" else "read_varint")
             self.source.add_line("n -= 1")
         if not nullable:
-            self._generate_lines_after_length(field_type, target, compact, nullable, outer_variables)
+            self._generate_lines_after_length(field_type, target, compact, nullable, taken_names)
             return
         with self.source.add_block_with_head("if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.add_block_with_head("else:"):
-            self._generate_lines_after_length(field_type, target, compact, nullable, outer_variables)
+            self._generate_lines_after_length(field_type, target, compact, nullable, taken_names)
 
     def _generate_lines_after_length(
-        self, field_type: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+        self, field_type: FieldType, target: str, compact: bool, nullable: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that read `n` bytes, or an array of `n` items, into `target`."""
         if field_type.item is None:
             self._generate_sliced_bytes_lines(field_type, target, nullable)
         else:
-            self._generate_array_lines(field_type.item, target, compact, nullable, outer_variables)
+            self._generate_array_lines(field_type.item, target, compact, nullable, taken_names)
 
     def _generate_long_varint_lines(self, function: str) -> None:
         """Add the lines that read a varint of more than the byte `n` by `function`."""
@@ -255,7 +251,7 @@ class _ReaderGenerator:
         add("pos = stop")
 
     def _generate_array_lines(
-        self, item: FieldType, target: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+        self, item: FieldType, target: str, compact: bool, nullable: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that check the count `n`, and read an array into `target`."""
         add = self.source.add_line
@@ -269,7 +265,7 @@ class _ReaderGenerator:
             add(f"{target} = {self._make_fixed_array_expression(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
-        items = choose_free_name(target.rpartition(".")[2], outer_variables)
+        items = choose_free_name(target.rpartition(".")[2], taken_names)
         add(f"{items} = {target} = []")
         if self.in_steps:
             with self.source.add_block_with_head(f"if n > {READ_ITEMS}:"):
@@ -280,7 +276,7 @@ class _ReaderGenerator:
                 with self.source.add_block_with_head("if left < 0:"):
                     add("yield")
                     add(f"left = {READ_ITEMS - 1}")
-            self._generate_array_item_lines(item, items, compact, (*outer_variables, items))
+            self._generate_array_item_lines(item, items, compact, (*taken_names, items))
 
     def _generate_memory_check_lines(self, item: FieldType) -> None:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
@@ -298,13 +294,13 @@ class _ReaderGenerator:
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
     def _generate_array_item_lines(
-        self, item: FieldType, items: str, compact: bool, outer_variables: tuple[str, ...]
+        self, item: FieldType, items: str, compact: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that read an item and append it to the list named `items`."""
         if item.struct is not None:
-            name = self.generate_struct_lines(item.struct, outer_variables)
+            name = self.generate_struct_lines(item.struct, taken_names)
             self.generate_lines_of_collected_fields()
         else:
-            name = choose_free_name("item", outer_variables)
-            self._generate_lines_of_value_with_length(item, name, compact, False, outer_variables)
+            name = choose_free_name("item", taken_names)
+            self._generate_lines_of_value_with_length(item, name, compact, False, taken_names)
         self.source.add_line(f"{items}.append({name})")

@@ -63,7 +63,7 @@ def generate_writer(
 class _WriterGenerator:
     """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
-    `scope` has the names of the variables that enclosing loops still need.
+    `taken_names` are the names of the variables that enclosing loops still need.
     """
 
     def __init__(self, source: FunctionSource, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
@@ -77,25 +77,25 @@ class _WriterGenerator:
 
     # --- structs ---
 
-    def generate_struct_lines(self, struct: type, name: str, outer_variables: tuple[str, ...]) -> None:
+    def generate_struct_lines(self, struct: type, name: str, taken_names: tuple[str, ...]) -> None:
         """Add the lines that write the struct in a variable."""
         shape = make_struct_layout(struct, self.version, self.flexible)
-        outer_variables = (*outer_variables, name)
+        taken_names = (*taken_names, name)
         for place in shape.body:
             with self.source.enter_field(place.name):
-                self._generate_field_lines(place, f"{name}.{place.name}", outer_variables)
+                self._generate_field_lines(place, f"{name}.{place.name}", taken_names)
         if self.flexible and not shape.tagged and not self.keeps_tags:
             self._run.append(("", "x"))  # a zero byte: no tagged fields
         elif self.flexible:
-            self._generate_tagged_fields_lines(shape.tagged, name, outer_variables)
+            self._generate_tagged_fields_lines(shape.tagged, name, taken_names)
 
     def _generate_tagged_fields_lines(
-        self, tagged: tuple[FieldInVersion, ...], name: str, outer_variables: tuple[str, ...]
+        self, tagged: tuple[FieldInVersion, ...], name: str, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that write a struct's tagged fields, except those with their default."""
         tests = {place: self._make_default_comparison(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
-        unknown = choose_free_name("unknown", outer_variables)
+        unknown = choose_free_name("unknown", taken_names)
         if self.keeps_tags:
             self.source.add_line(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
             counts.append(f"len({unknown})")
@@ -110,7 +110,7 @@ class _WriterGenerator:
             for place, test in tests.items():
                 self._generate_unknown_tags_line(unknown, last, place.tag)
                 with self.source.add_block_with_head(f"if {test}:"), self.source.enter_field(place.name):
-                    self._generate_tagged_field_lines(place, f"{name}.{place.name}", (*outer_variables, unknown))
+                    self._generate_tagged_field_lines(place, f"{name}.{place.name}", (*taken_names, unknown))
                 last = place.tag
             self._generate_unknown_tags_line(unknown, last, TAGS_END)
 
@@ -120,12 +120,12 @@ class _WriterGenerator:
             self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after_tag}, {before_tag})")
 
     def _generate_tagged_field_lines(
-        self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
+        self, versioned_field: FieldInVersion, value: str, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that write one tagged field, with its tag and size."""
-        outer, self.out = self.out, choose_free_name("section", (*outer_variables, self.out))
+        outer, self.out = self.out, choose_free_name("section", (*taken_names, self.out))
         self.source.add_line(f"{self.out} = bytearray()")
-        self._generate_field_lines(versioned_field, value, (*outer_variables, self.out))
+        self._generate_field_lines(versioned_field, value, (*taken_names, self.out))
         self.generate_line_of_collected_fields()
         self.source.add_line(f"{outer} += varint({versioned_field.tag}) + varint(len({self.out}))")
         self.source.add_line(f"{outer} += {self.out}")
@@ -164,7 +164,7 @@ class _WriterGenerator:
         self.source.add_line(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def generate_line_of_collected_fields(self) -> None:
-        """Add the line that writes the collected fields."""
+        """Add the line that writes, by one call of `struct`, the fields of fixed size that were collected for it."""
         run, self._run = self._run, []
         if run == [("", "x")]:
             self.source.add_line(f"{self.out}.append(0)")
@@ -178,43 +178,41 @@ class _WriterGenerator:
 
     # --- values ---
 
-    def _generate_field_lines(
-        self, versioned_field: FieldInVersion, value: str, outer_variables: tuple[str, ...]
-    ) -> None:
+    def _generate_field_lines(self, versioned_field: FieldInVersion, value: str, taken_names: tuple[str, ...]) -> None:
         """Add the lines that write a field; one of fixed size is only collected."""
         kind = versioned_field.kind
         if kind.is_fixed:
             self._run.append((value, kind.code))
         elif kind.struct is not None:
-            self._generate_nested_struct_lines(kind.struct, value, versioned_field, outer_variables)
+            self._generate_nested_struct_lines(kind.struct, value, versioned_field, taken_names)
         else:
             self._generate_lines_of_value_with_length(
-                kind, value, versioned_field.compact, versioned_field.nullable, outer_variables
+                kind, value, versioned_field.compact, versioned_field.nullable, taken_names
             )
 
     def _generate_nested_struct_lines(
-        self, struct: type, value: str, versioned_field: FieldInVersion, outer_variables: tuple[str, ...]
+        self, struct: type, value: str, versioned_field: FieldInVersion, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that write a struct in a field, or null."""
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
-        name = choose_free_name(convert_to_snake_case(struct.__name__), (*outer_variables, *waiting))
+        name = choose_free_name(convert_to_snake_case(struct.__name__), (*taken_names, *waiting))
         self.source.add_line(f"{name} = {value}")
         if not versioned_field.nullable:
-            self.generate_struct_lines(struct, name, outer_variables)
+            self.generate_struct_lines(struct, name, taken_names)
             return
         null = 0 if versioned_field.tagged else -1
         self._run.append((f"{null} if {name} is None else 1", "b"))
         self.generate_line_of_collected_fields()
         with self.source.add_block_with_head(f"if {name} is not None:"):
-            self.generate_struct_lines(struct, name, outer_variables)
+            self.generate_struct_lines(struct, name, taken_names)
             self.generate_line_of_collected_fields()
 
     def _generate_lines_of_value_with_length(
-        self, field_type: FieldType, value: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+        self, field_type: FieldType, value: str, compact: bool, nullable: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         if field_type.item is not None:
-            self._generate_array_lines(field_type.item, value, compact, nullable, outer_variables)
+            self._generate_array_lines(field_type.item, value, compact, nullable, taken_names)
         elif field_type.code == "records":
             self._generate_records_lines(value, compact, nullable)
         else:
@@ -257,11 +255,11 @@ class _WriterGenerator:
             add(f"{self.out} += raw")
 
     def _generate_array_lines(
-        self, item: FieldType, value: str, compact: bool, nullable: bool, outer_variables: tuple[str, ...]
+        self, item: FieldType, value: str, compact: bool, nullable: bool, taken_names: tuple[str, ...]
     ) -> None:
         """Add the lines that write an array after its count."""
         add = self.source.add_line
-        items = choose_free_name(value.rpartition(".")[2], outer_variables)
+        items = choose_free_name(value.rpartition(".")[2], taken_names)
         add(f"{items} = {value}")
         one = " + 1" if compact else ""
         if nullable:
@@ -276,7 +274,7 @@ class _WriterGenerator:
             add(f"{self.out} += {self._make_fixed_array_expression(item.code, items)}")
             return
         name = choose_free_name(
-            convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*outer_variables, items)
+            convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*taken_names, items)
         )
         if self.in_steps:
             with self.source.add_block_with_head(f"if n > {WRITTEN_ITEMS}:"):
@@ -285,10 +283,10 @@ class _WriterGenerator:
             if self.in_steps:
                 self._generate_pause_lines()
             if item.struct is not None:
-                self.generate_struct_lines(item.struct, name, (*outer_variables, items))
+                self.generate_struct_lines(item.struct, name, (*taken_names, items))
                 self.generate_line_of_collected_fields()
             else:
-                self._generate_lines_of_value_with_length(item, name, compact, False, (*outer_variables, items, name))
+                self._generate_lines_of_value_with_length(item, name, compact, False, (*taken_names, items, name))
 
     def _generate_pause_lines(self) -> None:
         """Add the lines that count an item, and yield once the step has written enough of them."""

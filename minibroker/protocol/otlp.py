@@ -103,7 +103,7 @@ def _iterate_count_and_sum(
     for index, (number, field) in enumerate(_iterate_fields(point)):
         if number == attributes_field:
             attributes.append(_parse_attribute(_require_bytes(field)))
-            _require_few_fields(len(attributes))
+            _increment_field_count(len(attributes))
         elif number == 4:
             totals[".count"] = _unpack_number(_UINT64, field)
         elif number == 5:
@@ -140,18 +140,18 @@ def _iterate_nested_messages(data: memoryview, field_number: int) -> Iterator[me
         if number == field_number:
             yield _require_bytes(value)
         else:
-            others = _require_few_fields(others)
+            others = _increment_field_count(others)
 
 
 def _iterate_limited_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message. Raises MalformedMetrics if there are too many."""
     count = 0
     for field in _iterate_fields(data):
-        count = _require_few_fields(count)
+        count = _increment_field_count(count)
         yield field
 
 
-def _require_few_fields(count: int) -> int:
+def _increment_field_count(count: int) -> int:
     """Return `count` + 1. Raises MalformedMetrics if those are too many fields."""
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
@@ -199,6 +199,7 @@ def _iterate_fields(data: memoryview) -> Iterator[Field]:
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Return the unsigned varint at `position`, and the position after it. Raises MalformedMetrics."""
     value = shift = 0
     for byte in data[position : position + VARINT_BYTES]:
         value |= (byte & 0x7F) << shift

@@ -44,10 +44,10 @@ class FunctionSource:
         self._depth = 0
         self._path: tuple[str, ...] = ()
 
-    def add_line(self, text: str, *places: tuple[str, int]) -> None:
-        """Add a line for the given fields, by default for the current one."""
+    def add_line(self, text: str, *fields: tuple[str, int]) -> None:
+        """Add a line that reads or writes these fields, each (path, bytes); by default the current one."""
         self.lines.append("    " * self._depth + text)
-        self.places.append(places or ((self.current_field_path, 0),))
+        self.places.append(fields or ((self.current_field_path, 0),))
 
     @contextmanager
     def add_block_with_head(self, first_line: str) -> Iterator[None]:

@@ -46,7 +46,8 @@ def explain_embedded_message(
     """Explain the next `size_bytes` as parts of `part`, if the field is known. Return False if they stay bytes."""
     place = message.__name__, part.name
     if place in _SASL_FIELDS:
-        return explain_sasl_token(cursor, part, size_bytes)
+        explain_sasl_token(cursor, part, size_bytes)
+        return True
     kind = _CONSUMERS.get(place)
     return kind is not None and _explain_consumer_message(cursor, part, kind, size_bytes, read_message)
 
@@ -76,8 +77,8 @@ def explain_versioned_message(cursor: PartCursor, message_class: type[Message], 
     read_message(cursor, message_class, min(version, message_class.versions[-1]))
 
 
-def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int) -> bool:
-    """Explain a message of a SASL exchange: PLAIN, SCRAM, or bytes that stay hidden. Return True for all of them."""
+def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int) -> None:
+    """Explain a message of a SASL exchange: PLAIN, SCRAM, or bytes that stay hidden."""
     start = cursor.position
     data = cursor.read_bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):
@@ -86,7 +87,6 @@ def explain_sasl_token(cursor: PartCursor, part: ExplainedPart, size_bytes: int)
         _explain_scram_token(part, data, start)
     else:
         part.is_secret, part.meaning = bool(data), HIDDEN if data else ""
-    return True
 
 
 def _explain_plain_token(part: ExplainedPart, data: bytes, start: int) -> None:

@@ -86,7 +86,7 @@ def format_hex_beside_tree(item: Explanation) -> str:
 def _generate_html_tree(
     part: ExplainedPart, data: Bytes, numbers: Iterator[int], byte_ranges: list[tuple[int, int, int]], blocks: list[str]
 ) -> Iterator[str]:
-    """Yield the items of a part and of all in it; add its ranges to `byte_ranges`, decompressed bytes to `blocks`."""
+    """Yield the HTML of a part's tree; add (start, end, number) to `byte_ranges`, decompressed bytes to `blocks`."""
     number = next(numbers)
     is_leaf = not part.parts or part.payload is not None
     end = part.end if is_leaf else part.start + part.prefix_bytes

@@ -29,6 +29,7 @@ def format_part_as_lines(part: ExplainedPart, data: Bytes, *, with_background: b
 def _format_part_lines(
     part: ExplainedPart, data: Bytes, depth: int, prefix: str, name_width: int, with_background: bool
 ) -> Iterator[str]:
+    """Yield the lines of a part at this depth, and of all in it. `prefix` marks positions in decompressed bytes."""
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
     is_leaf = not part.parts or part.payload is not None

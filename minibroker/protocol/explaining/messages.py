@@ -131,7 +131,7 @@ def explain_requests(data: Bytes) -> Iterator[ExplainedPart]:
 
 
 def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> ExplainedPart:
-    """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
+    """Explain batches or messages without a frame around them, as in a segment; those of `topic`, if it is known."""
     cursor = PartCursor(data, position)
     with cursor.add_part("records", "records") as whole, cursor.limit_cursor_to_part(whole):
         explain_batches(cursor, make_record_explainer(topic, explain_message_fields))

@@ -101,9 +101,9 @@ def assemble_plain_batch(body: bytes, crc: int) -> bytearray:
 
 
 @lru_cache(maxsize=1024)
-def _encode_record_start(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
-    """Return what lies before the key of a record, and before its value, whose length is -1 for null."""
-    offset, key_length, value_length = encode_zigzag(delta), encode_zigzag(key_bytes), encode_zigzag(value_bytes)
+def _encode_record_start(offset_delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
+    """Return the bytes of a record before its key, and those between key and value. `value_bytes` is -1 for null."""
+    offset, key_length, value_length = encode_zigzag(offset_delta), encode_zigzag(key_bytes), encode_zigzag(value_bytes)
     size_bytes = 3 + len(offset) + len(key_length) + key_bytes + len(value_length) + max(value_bytes, 0)
     return b"".join((encode_zigzag(size_bytes), b"\0\0", offset, key_length)), value_length
 
@@ -138,7 +138,7 @@ def recompress_batch_in_steps(
     """Return, in steps, the batch with another codec (a topic's own `compression.type`).
 
     The rest of the header and the records do not change, but `renumbers` gives the records, which must be valid, offset
-    deltas from 0 on. Raises as `decompress` does, and `too_large(size_bytes)` above `max_bytes`; no more than that is
+    deltas from 0 on. Raises as `decompress` does, and `make_error(size_bytes)` above `max_bytes`; no more than that is
     held in memory.
     """
     from minibroker.protocol.records.payload import iterate_payload_chunks  # no start needs them
@@ -196,6 +196,7 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 
 
 def _append_nullable_bytes(parts: list[bytes], value: bytes | None) -> None:
+    """Append the value's length and bytes to `parts`; null has the length -1 alone."""
     if value is None:
         parts.append(_NULL)
     else:

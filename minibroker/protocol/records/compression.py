@@ -368,9 +368,9 @@ def _decompress_zstd(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterato
 
 
 def _find_end_of_zstd_frames(view: memoryview) -> Generator[Bytes, None, int]:
-    """Return where the last frame ends. That is behind truncated data, which the stream reader does not report.
+    """Return where the last frame ends by its headers: behind the data if it is truncated. Empty chunks are pauses.
 
-    It yields an empty chunk after every 1024 frames or blocks, as there may be many.
+    The stream reader does not report truncated data. A pause comes after every 1024 frames or blocks.
 
     Frame (RFC 8878): header, blocks, and 4 bytes of checksum if the header says so. Block: 3 bytes, lowest first: bit 0
     is set in the last one, bits 1-2 are its type (1: one byte, repeated), bits 3-23 its size. Skippable frame: its own

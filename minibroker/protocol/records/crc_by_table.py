@@ -13,6 +13,7 @@ ALL: Final = 0xFFFFFFFF
 
 
 def _advance_crc(value: int, bits: int) -> int:
+    """Return the checksum after `bits` more bits, which are zeros."""
     for _ in range(bits):
         value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
     return value

@@ -23,10 +23,10 @@ from minibroker.protocol.records.windows import ByteWindow
 
 # Takes the bytes at hand, the position of the record behind its length, that length, and the record's index. Returns
 # the new start, and the position of the rest of the record; None: the record is left out.
-NewStart = Callable[[bytes, int, int, int], tuple[bytes, int] | None]
+MakeRecordStart = Callable[[bytes, int, int, int], tuple[bytes, int] | None]
 
 _RECORDS_AT_ONCE = 512
-_START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewStart` reads
+_START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `MakeRecordStart` reads
 
 
 def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
@@ -100,14 +100,15 @@ def _make_record_start_with_offset_delta(data: bytes, body_position: int, length
     return encode_zigzag(length - (rest - body_position) + len(start)) + start, rest
 
 
-def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -> Iterator[Bytes]:
-    """Yield the records in the window with new starts. A piece takes a millisecond at most, and may be empty.
+def rewrite_record_starts(window: ByteWindow, count: int, make_start: MakeRecordStart) -> Iterator[Bytes]:
+    """Yield the records in the window, each with the bytes before its key (length, deltas) that `make_start` returns.
 
-    Raises `InvalidRecords`, what the window's chunks raise, and what `new_start` raises.
+    A piece takes a millisecond at most, and may be empty. Raises `InvalidRecords`, what the window's chunks raise, and
+    what `make_start` raises.
     """
     position = index = 0
     while index < count:
-        out, position, index = _rewrite_some_record_starts(window, position, index, (count, new_start))
+        out, position, index = _rewrite_some_record_starts(window, position, index, (count, make_start))
         yield out
         if out or index == count:
             continue
@@ -117,7 +118,7 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
             and extent[1] - extent[0] > window.large_bytes
             and _is_record_start_in_window(window, extent[0])
         ):
-            position = yield from _rewrite_start_of_large_record(window, extent, index, new_start)
+            position = yield from _rewrite_start_of_large_record(window, extent, index, make_start)
             index += 1
         elif window.ended:
             raise _make_incomplete_record_error(window, position)
@@ -130,17 +131,17 @@ def rewrite_record_starts(window: ByteWindow, count: int, new_start: NewStart) -
 
 
 def _is_record_start_in_window(window: ByteWindow, body_position: int) -> bool:
-    """Return whether the window has the whole start of the record at `body_position`."""
+    """Return whether the window has all that a `MakeRecordStart` reads of the record, from `body_position` on."""
     left = len(window.data) - body_position
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
 def _rewrite_start_of_large_record(
-    window: ByteWindow, extent: tuple[int, int], index: int, new_start: NewStart
+    window: ByteWindow, extent: tuple[int, int], index: int, make_start: MakeRecordStart
 ) -> Generator[Bytes, None, int]:
-    """Yield a large record in pieces. Return its end in the window's data."""
+    """Yield a large record with a new start, in pieces. Return its end in the window's data."""
     body, end = extent
-    restart = new_start(window.data, body, end - body, index)
+    restart = make_start(window.data, body, end - body, index)
     if restart is None:
         return (yield from _yield_or_skip_bytes_until(window, body, window.start + end, yields=False))
     yield restart[0]
@@ -148,17 +149,17 @@ def _rewrite_start_of_large_record(
 
 
 def _rewrite_some_record_starts(
-    window: ByteWindow, position: int, index: int, target: tuple[int, NewStart]
+    window: ByteWindow, position: int, index: int, count_and_make_start: tuple[int, MakeRecordStart]
 ) -> tuple[bytearray, int, int]:
-    """Return some hundred records with new starts, and position and index of the next. `target` is (count, start)."""
-    count, new_start = target
+    """Return the next records, some hundred, with new starts, and the position and index of the one behind them."""
+    count, make_start = count_and_make_start
     data, out = window.data, bytearray()
     while index < count:
         extent = _find_record_extent(window, position)
         if extent is None or extent[1] > len(data):
             break
         body, end = extent
-        restart = new_start(data, body, end - body, index)
+        restart = make_start(data, body, end - body, index)
         if restart is not None:
             out += restart[0]
             out += data[restart[1] : end]
@@ -183,10 +184,7 @@ def _yield_or_skip_bytes_until(
 
 
 def _find_record_extent(window: ByteWindow, position: int) -> tuple[int, int] | None:
-    """Return where the record at `position` begins behind its length, and where it ends, maybe behind the data.
-
-    Return None if too little is at hand.
-    """
+    """Return (start behind its length, end) of the record at `position`; None until its whole length is at hand."""
     try:
         length, body = read_zigzag_varint(window.data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:

@@ -108,7 +108,7 @@ def stream_record_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSl
 
 
 def slice_keyed_records(window: ByteWindow, count: int) -> Iterator[RecordSlice | None]:
-    """Yield the `count` records in the window as `iterate_record_slices`, but with invalid ends, and None to pause.
+    """Yield the `count` records as `iterate_record_slices` does, but their start and end mean nothing; None is a pause.
 
     Raises `InvalidRecords`, and what the window's chunks raise.
     """
@@ -146,7 +146,7 @@ def _find_record_extent(window: ByteWindow, position: int) -> RecordExtent | Non
 
 
 def _slice_large_record(window: ByteWindow, extent: RecordExtent) -> Steps[tuple[RecordSlice, int]]:
-    """Return, in steps, a record larger than the window as a slice without its ends, and where it ends."""
+    """Return, in steps, a record larger than the window as a slice from 0 to 0, and its end in the window's data."""
     walked = LargeRecord(window, extent, keeps=1)
     try:
         yield from walked.step_over_record(with_headers=False)

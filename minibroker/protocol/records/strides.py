@@ -18,16 +18,16 @@ IS_COMPILED = __file__.endswith((".so", ".pyd"))
 # Varints are read in zigzag encoding, where odd is negative: null keys and values have odd lengths.
 #
 # They are read inline, because a call costs as much as half a record. A varint of more than two bytes (three for offset
-# deltas) raises IndexError, and so does a record that ends behind `stop`.
+# deltas) raises IndexError, and so does a record that ends behind `stop_position`.
 
 
 def scan_short_records(
     data: bytes, position: i64, stop_position: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
 ) -> tuple[i64, i64, bool]:
-    """Step over records with short varints that end by `stop_position`: up to record `end_index`, or to another one.
+    """Step over records with short varints. Return the next one's index and position, and whether a key was null.
 
-    The record at `position` is the one with `index`. Return index and position of the next record, and whether one that
-    was passed had a null key. The timestamp deltas are added in zigzag encoding.
+    The record at `position` is the one with `index`. The next one is record `end_index`, one that ends behind
+    `stop_position`, or one of another kind. The timestamp deltas are added in zigzag encoding.
     """
     start = end = length = delta = offset = key = value = position  # which makes all of them i64
     keys: i64 = 0

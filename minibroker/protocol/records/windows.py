@@ -237,9 +237,9 @@ class LargeRecord:
 
 
 def skip_headers(data: bytes, position: int, limit: int, count: int) -> tuple[int, int]:
-    """Step over up to `count` headers that end by `limit`, and whose lengths take at most two bytes.
+    """Step over up to `count` headers. Return the position of the next one, and how many were passed.
 
-    Return the position of the next header, and how many were passed.
+    They must end by `limit`, and their lengths take at most two bytes.
     """
     passed = 0
     try:
