@@ -96,13 +96,13 @@ def iterate_sound_batches(file: File, position: int, end: int) -> Iterator[tuple
 
 
 def _check_large_or_old_batch(
-    file: File, header: BatchHeader, block_and_position: tuple[memoryview, int, int], crc: int, checked_bytes: int
+    file: File, header: BatchHeader, block_position_and_end: tuple[memoryview, int, int], crc: int, checked_bytes: int
 ) -> BatchHeader:
-    """Return the header of a batch that is larger than a block, or of an old format. Raises `CorruptBatch`.
+    """Check a batch that is larger than a block, or of an old format, and return its header. Raises `CorruptBatch`.
 
-    `block_and_position` is (block, position, end).
+    The block begins with the batch, which must end by `end`. `crc` is that of its first `checked_bytes` of content.
     """
-    block, position, end = block_and_position
+    block, position, end = block_position_and_end
     _check_announced_size(file, header.batch_length, header.magic, position, end)
     if header.magic != MAGIC:
         header = read_message_header(block)
@@ -162,10 +162,7 @@ def make_offset_error(file: File, position: int, header: BatchHeader, next_offse
 def _check_crc_of_remaining_bytes(
     file: File, header: BatchHeader, position: int, crc_state: tuple[Callable[[bytes, int], int], int, int]
 ) -> None:
-    """Read the rest of a batch in pieces, and raise `CorruptBatch` if its checksum is wrong.
-
-    `crc_state` is (checksum function, its value so far, the position in the file up to which it is computed).
-    """
+    """Raise `CorruptBatch` if a checksum is wrong. `crc_state` is (function, its value so far, the next position)."""
     function, crc, at = crc_state
     end = position + header.size_bytes
     while at < end:

@@ -103,7 +103,7 @@ class LogFlusher:
             self._begin_flush()
 
     def transfer_requests_to_successor(self, successor: LogFlusher) -> None:
-        """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this is held."""
+        """Pass all requests since `hold_back_flushes`, and all later ones, to the flusher of the log's replacement."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:

@@ -76,13 +76,14 @@ class ProducedRecords(NamedTuple):
     places: Sequence[tuple[int, BatchHeader]] = ()
 
 
-def validate_formats(
+def validate_and_convert_records(
     log: Log, records: memoryview, settings: LogSettings, *, api_version: int, now_ms: int
 ) -> Steps[ValidatedBatches]:
-    """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
+    """Check records, and convert them to the log's format; one of both is 0 or 1. Return bytes to append, and headers.
 
-    Raises `KafkaError` as `validate_records_in_steps` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a
-    producer id if the log's format has no field for it.
+    The bytes have their offsets, and are `records` itself, changed in place, or new ones. Raises `KafkaError` as
+    `validate_records_in_steps` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if the log's
+    format has no field for it.
     """
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
         source = yield from _check_batch(records, settings, api_version, now_ms)

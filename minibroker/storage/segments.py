@@ -66,14 +66,19 @@ class LogSegments:
         self.base_offsets[replaced_slice] = [new_segment.base_offset]
 
     def read(
-        self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool, clean_offset: int
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_and_log_end_offset: tuple[int, int],
+        minimum_one: bool,
+        clean_offset: int,
     ) -> Region | None:
         """Read from the segment of `offset`, or from a later one, as compaction may have removed batches.
 
-        `limits` are (the offset up to which to read, the log end offset). Segments below `clean_offset` have been
+        Only records below the limit are read. Segments below `clean_offset` have been
         compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR if the end of a segment is lost.
         """
-        limit, log_end_offset = limits
+        limit, log_end_offset = limit_and_log_end_offset
         index = self.find_segment_index(offset)
         ends = [*self.base_offsets[index + 1 :], log_end_offset]
         for segment, end_offset in zip(self.all[index:], ends, strict=True):

@@ -52,7 +52,7 @@ from minibroker.storage.format_validation import (
     make_record_rules,
     make_record_too_large_error,
     make_unsupported_zstd_error,
-    validate_formats,
+    validate_and_convert_records,
 )
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
@@ -116,12 +116,14 @@ def validate_records_in_steps(
     """
     settings = log.settings
     if settings.message_format_version != MAGIC:
-        return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
+        return (yield from validate_and_convert_records(log, records, settings, api_version=api_version, now_ms=now_ms))
     try:
         header = yield from check_batch_in_steps(records)
     except CorruptBatch:
         if is_old_format(records):
-            return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
+            return (
+                yield from validate_and_convert_records(log, records, settings, api_version=api_version, now_ms=now_ms)
+            )
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _check_only_batch(records, header)

@@ -31,7 +31,7 @@ class PredictedRemovals(NamedTuple):
 def predict_removed_records(
     plan: CleaningPlan, path_of_listed_segment: str, max_offsets: int
 ) -> Iterator[PredictedRemovals]:
-    """Yield how much a cleaning would remove from each segment that it reads, oldest first; offsets for one.
+    """Yield what a cleaning would remove from each segment, oldest first; offsets only for `path_of_listed_segment`.
 
     It may run in any thread, and takes as long as a cleaning. Raises `UncleanableLog`, `KafkaError`, `OSError`.
     """

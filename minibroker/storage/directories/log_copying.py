@@ -171,8 +171,8 @@ class LogCopy:
                 else:
                     self._disk.remove(f"{self.path}/{name}{suffix}")
 
-    def _copy_tail_and_other_files(self, tail: Segment, stale_base_offsets: list[int], promised_offset: int) -> None:
-        """Copy the tail and other files, sync batches below `promised_offset`, and copy what was appended meanwhile.
+    def _copy_tail_and_other_files(self, tail: Segment, stale_base_offsets: list[int], log_recovery_point: int) -> None:
+        """Copy the tail and other files, sync batches below `log_recovery_point`, and copy what was appended meanwhile.
 
         Only batches must be synced, as everything else can be rebuilt from them.
         """
@@ -182,7 +182,7 @@ class LogCopy:
         name = make_segment_name(tail.base_offset)
         self._copy_appends_since(tail)
         self._unsynced_logs[tail.base_offset] = f"{self.path}/{name}{LOG_SUFFIX}"
-        self._sync_copied_segments([offset for offset in self._unsynced_logs if offset < promised_offset])
+        self._sync_copied_segments([offset for offset in self._unsynced_logs if offset < log_recovery_point])
         source = self.log.directory
         for other in (name + SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
             with suppress(FileNotFoundError):  # a log without records lacks most of them

@@ -73,7 +73,7 @@ def is_directory_id(text: str) -> bool:
 
 
 def choose_lasting_recovery_point(log: Log) -> int:
-    """Return the recovery point to checkpoint: it, or 1 less so that a crash after a roll reads the old segment.
+    """Return the recovery point to checkpoint: the log's, or 1 less, so that recovery after a roll reads both segments.
 
     A start after a crash reads the segment with this offset, and those after it. If a segment begins at the recovery
     point later, the indexes of the segment before may not be synced, so it must be read, too.
@@ -183,7 +183,7 @@ class LogDirectory:
             self._check_and_complete_meta_properties(node_id, cluster_id, new_id)
             for path in self._missing:
                 self._disk.sync_directory(self._disk.get_parent(path))
-            for path in self._list_deleted_logs():
+            for path in self._list_paths_of_deleted_logs():
                 self._disk.remove_tree(path)
             self._unopened = set(self.list_logs())
             for checkpoint in self._checkpoints.values():
@@ -395,7 +395,9 @@ class LogDirectory:
             failures = _run_jobs_in_threads([partial(run_and_return_error, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _run_jobs_in_threads([partial(self._removal.remove_tree_now, path) for path in self._list_deleted_logs()])
+            _run_jobs_in_threads(
+                [partial(self._removal.remove_tree_now, path) for path in self._list_paths_of_deleted_logs()]
+            )
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -455,5 +457,5 @@ class LogDirectory:
             self._disk.remove(path)
             self._disk.sync_directory(self.path)
 
-    def _list_deleted_logs(self) -> list[str]:
+    def _list_paths_of_deleted_logs(self) -> list[str]:
         return [f"{self.path}/{name}" for name in self._disk.list_names(self.path) if is_deleted_log_name(name)]

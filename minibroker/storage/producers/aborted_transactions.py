@@ -222,18 +222,19 @@ def read_entry_counts(disk: Disk, directory: str) -> EntryCounts:
 
 
 def read_aborted_transactions(
-    disk: Disk, path: str, end_offset: int, expected: tuple[int, int] | None
+    disk: Disk, path: str, end_offset: int, count_and_crc: tuple[int, int] | None
 ) -> list[AbortedTransaction]:
-    """Read the transactions of a segment that ends at `end_offset`. `path` has no suffix.
+    """Return the transactions of the segment with this path (without suffix), which ends at `end_offset`.
 
-    There may be more than `expected`, the last count. Raises `OSError`, and `CorruptIndex`, also for a missing file.
+    `count_and_crc` are those of the first ones; others may follow. Raises `OSError`, and `CorruptIndex`, also for a
+    missing file.
     """
     try:
         data = disk.read_whole(path + TRANSACTION_INDEX_SUFFIX)
     except FileNotFoundError:
         raise CorruptIndex("it is missing") from None
-    if expected is not None:
-        count, crc = expected
+    if count_and_crc is not None:
+        count, crc = count_and_crc
         if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
             raise CorruptIndex(f"it no longer has its {count} entries")
     transactions = decode_aborted_transactions(data)

@@ -96,11 +96,11 @@ class ProducerStates:
         return max(self.find_first_unstable_offset(log_end_offset), log_start_offset)
 
     def check_epoch_and_sequence(self, header: BatchHeader) -> tuple[int, int] | None:
-        """Check a batch with a producer id. Return None if it may be appended, else what batch it duplicates.
+        """Check a batch. Return None to append it, or (first offset, largest timestamp) of the batch that it repeats.
 
-        That is (first offset, largest timestamp) of the batch that it repeats, one of the producer's last five.
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an old epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a wrong sequence,
-        INVALID_TXN_STATE for a batch outside of the producer's open transaction.
+        It has a producer id; what it repeats is one of the producer's last five. Raises `KafkaError`:
+        INVALID_PRODUCER_EPOCH for an old epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a wrong sequence, INVALID_TXN_STATE
+        for a batch outside of the producer's open transaction.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch == NO_EPOCH:

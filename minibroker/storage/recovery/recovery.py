@@ -176,9 +176,11 @@ class _LogOpening:
         self.guarded = checkpoints.guarded
         self._read_leader_epochs()
         last_epoch = self.epochs.list_entries()[-1:]
-        early = checkpoints.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
+        may_epoch_be_empty = checkpoints.clean or any(
+            segment.is_preallocated_by_kafka() for segment in self.segments[-1:]
+        )
         end_offset = self._recover_end_offset(checkpoints)
-        self._check_no_records_lost(end_offset, checkpoints, last_epoch, early)
+        self._check_no_records_lost(end_offset, checkpoints, last_epoch, may_epoch_be_empty)
         start_offset = max(checkpoints.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
@@ -214,10 +216,10 @@ class _LogOpening:
         if indexed or counts:
             ends = [segment.base_offset for segment in self.segments[1:]] + [end_offset]
             for segment, segment_end in zip(self.segments, ends, strict=True):
-                expected = counts.get(segment.base_offset)
-                if segment.path not in self.recovered and (segment.base_offset in indexed or expected):
+                count_and_crc = counts.get(segment.base_offset)
+                if segment.path not in self.recovered and (segment.base_offset in indexed or count_and_crc):
                     found += self._read_indexed_transactions(
-                        segment, max(segment_end, segment.base_offset + 1), expected
+                        segment, max(segment_end, segment.base_offset + 1), count_and_crc
                     )
         aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
@@ -228,11 +230,11 @@ class _LogOpening:
         return aborted
 
     def _read_indexed_transactions(
-        self, segment: Segment, end_offset: int, expected: tuple[int, int] | None
+        self, segment: Segment, end_offset: int, count_and_crc: tuple[int, int] | None
     ) -> list[AbortedTransaction]:
         """Return the transactions in a segment's index. If it is wrong, read the batches and rewrite it."""
         try:
-            return read_aborted_transactions(self.disk, segment.path, end_offset, expected)
+            return read_aborted_transactions(self.disk, segment.path, end_offset, count_and_crc)
         except CorruptIndex as error:
             path = segment.path + TRANSACTION_INDEX_SUFFIX
             logger.warning("%s is rebuilt from the log: %s", path, error)
@@ -306,7 +308,7 @@ class _LogOpening:
         self.epochs.changed = True  # until the next flush has synced it
 
     def _check_no_records_lost(
-        self, end_offset: int, checkpoints: Checkpoints, last_epoch: list[tuple[int, int]], is_epoch_early: bool
+        self, end_offset: int, checkpoints: Checkpoints, last_epoch: list[tuple[int, int]], may_epoch_be_empty: bool
     ) -> None:
         """Log, or raise `LostRecords`, if the log ends before an offset, or a leader epoch, that it had reached."""
         reached = max(checkpoints.recovery_point, checkpoints.high_watermark)
@@ -317,7 +319,7 @@ class _LogOpening:
             if self.guarded and (checkpoints.clean or end_offset < checkpoints.recovery_point):
                 raise LostRecords(lost)
             logger.warning("%s: what followed is lost", lost)
-        elif last_epoch and last_epoch[0][1] >= end_offset + is_epoch_early:  # Kafka writes it before its records
+        elif last_epoch and last_epoch[0][1] >= end_offset + may_epoch_be_empty:  # Kafka writes it before its records
             logger.warning(
                 "the log in %s ends at offset %d, but leader epoch %d began at %d: if it had records, they are lost",
                 self.directory,
