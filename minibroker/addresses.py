@@ -46,11 +46,10 @@ def is_loopback(host: str) -> bool:
 
 
 def find_reason_to_refuse_request(headers: Mapping[str, str], *, is_private: bool) -> str | None:
-    """Return why a request with these headers, named in lower case, is not to be answered; None if it is.
+    """Return why to refuse a request, None to allow it; with `is_private` its host must be a name of this machine.
 
-    A browser lets the page of any site send requests. With `is_private`, a request must also be by a name of this
-    machine: another site's name may have been made to stand for its address, and then the browser takes the server for
-    that site (DNS rebinding).
+    The headers are named in lower case. A browser lets the page of any site send requests, and another site's name may
+    have been made to stand for this machine's address: then the browser takes the server for that site (DNS rebinding).
     """
     from urllib.parse import urlsplit
 

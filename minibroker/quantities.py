@@ -52,7 +52,7 @@ def parse_milliseconds(duration: Duration) -> float:
     if isinstance(duration, timedelta):
         span_ms = duration.total_seconds() * 1000
     elif isinstance(duration, str):
-        span_ms = _parse_span(duration)
+        span_ms = _parse_span_ms(duration)
     elif isinstance(duration, int | float) and not isinstance(duration, bool):
         span_ms = float(duration)
     else:
@@ -62,7 +62,7 @@ def parse_milliseconds(duration: Duration) -> float:
     return span_ms
 
 
-def _parse_span(text: str) -> float:
+def _parse_span_ms(text: str) -> float:
     period = re.fullmatch(_PERIOD, text)
     if period is not None:
         return sum(float(number or 0) * _MS_OF[unit] for unit, number in period.groupdict().items())

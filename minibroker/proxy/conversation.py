@@ -385,10 +385,10 @@ class Conversation:
         except (MalformedMessage, ValueError) as error:
             log.warning("%s gets an answer that cannot be read: %s", self.peer, error)
             return
-        self._learn_from_answer(pending, pending.message)
+        self._learn_topic_names_or_fetch_session(pending, pending.message)
         self._rewrite_addresses(pending, pending.message)
 
-    def _learn_from_answer(self, pending: PendingRequest, answer: Any) -> None:
+    def _learn_topic_names_or_fetch_session(self, pending: PendingRequest, answer: Any) -> None:
         if pending.api_key in NAMING:
             self.known.image.learn_topic_names(answer)
         elif pending.api_key == ApiKey.FETCH and pending.version >= 7 and pending.request is not None:

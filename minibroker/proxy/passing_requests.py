@@ -98,7 +98,7 @@ class PendingRequest:
 
     @property
     def key(self) -> int:
-        """Return the API key, as statistics name it. Frames stay valid here while a hook holds a request."""
+        """Return the API key under the name that statistics read."""
         return self.api_key
 
     @property

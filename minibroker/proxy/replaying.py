@@ -299,5 +299,5 @@ async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Addres
 
 
 def _get_number_after_end(exchange: Exchange) -> float:
-    """Return the number of the next request when this one had its answer; infinity if it had none."""
+    """Return the number of the first request after the answer to this one; infinity if it had no answer."""
     return float("inf") if exchange.ended_before is None else exchange.ended_before

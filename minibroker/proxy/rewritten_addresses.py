@@ -64,9 +64,9 @@ def rewrite_endpoints(endpoints: list[AnswerEndpoint], map_address: ShowAddress)
 
 
 def remove_unknown_versions(response: Any) -> bool:
-    """Take versions out of an ApiVersions answer whose addresses could not be rewritten. Return whether there were any.
+    """Remove versions of future releases from an ApiVersions answer. Return whether there were any.
 
-    They are those of future releases. Without this, a client would leave the proxy without a word.
+    Addresses in their answers could not be rewritten: a client would leave the proxy without a word.
     """
     found = False
     for api_key in response.api_keys:

@@ -53,7 +53,7 @@ class MovingClock:
         self._system.run_in_own_thread(work, lambda error: self._call_done_with_error(on_done, error))
 
     def _call_done_with_error(self, on_done: Done, error: Exception | None) -> None:
-        """Tell `on_done` the error of work in a thread, None without one, and then `after`."""
+        """Call `on_done` with the error of work in a thread, None without one, then the clock's callback `after`."""
         on_done(error)
         if self.after is not None:
             self.after()

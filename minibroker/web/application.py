@@ -54,7 +54,7 @@ class Application:
             )
 
     def _find_route(self, request: Request) -> Route | None:
-        """Return the route of a request, None if another last slash would give one. Raises RequestRefused."""
+        """Return the route of a request, None if its last slash is missing or superfluous. Raises RequestRefused."""
         routes = self._find_routes_of_path(request.segments)
         if not routes:
             if self._find_routes_of_path(_toggle_last_slash(request.segments)):

@@ -58,7 +58,7 @@ def _get_declared_schema(kind: Any) -> Any:
 
 
 def _iterate_described_types(route: Route) -> Iterable[Any]:
-    """Yield the types of a route that are described."""
+    """Yield the types of errors, result, parameters and body of a route, which need schemas in the document."""
     yield ErrorAnswer
     if route.return_type is not None:
         yield route.return_type

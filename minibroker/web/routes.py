@@ -61,7 +61,7 @@ class Route:
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """The parameters of the function, and of what makes its owner."""
+        """The parameters of the function, those of `owner` in place of the first one, which `owner` returns."""
         found = list(iterate_parameters(self.function))
         if self.owner is not None:
             found = [*iterate_parameters(self.owner), *found[1:]]
@@ -143,7 +143,7 @@ class Route:
         return self._make_answer(result)
 
     def _make_owner_from_arguments(self, arguments: dict[str, Any]) -> Any:
-        """Take the owner's arguments out, and return the owner."""
+        """Take the arguments of `owner` out, and return the object that it returns for them."""
         assert self.owner is not None
         return self.owner(**{each.name: arguments.pop(each.name) for each in iterate_parameters(self.owner)})
 

@@ -91,7 +91,7 @@ _STRUCTS: dict[str, Any] = {}
 def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
     """Return a struct type with these parameters as fields, and if `strict` no others. Equal ones are made once."""
     fields = [
-        (each.name, each.kind) if each.is_required else (each.name, each.kind, _copy_default(each.default))
+        (each.name, each.kind) if each.is_required else (each.name, each.kind, _convert_tuple_to_list(each.default))
         for each in parameters
     ]
     key = repr((name, fields, strict))
@@ -99,5 +99,5 @@ def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = 
     return _STRUCTS.setdefault(key, made)
 
 
-def _copy_default(value: Any) -> Any:
+def _convert_tuple_to_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

@@ -244,6 +244,7 @@ class EmbeddedBroker(ServedObject):
         return self._registry
 
     def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
+        """Return the schema registry for an address HOST:PORT, or True for any free port."""
         from minibroker.testing.embedded.registry_verbs import RegistryVerbs  # which few tests need
 
         host = cast(Any, self)  # `Broker`, which has the journal

@@ -110,7 +110,7 @@ def find_newest_error_code(release: str) -> ErrorCode:
 
 
 def translate_error_code_to_release(release: str, code: int) -> int:
-    """Return the code with which a release answered where today's answer with `code`."""
+    """Return the error code with which a release answers where this broker answers with `code`."""
     if code <= find_newest_error_code(release):
         return code
     return translate_error_code_to_release(release, BEFORE.get(ErrorCode(code), OTHERWISE))

@@ -291,7 +291,7 @@ class Faults(Interceptor):
             self._held.get(fault, set()).discard(call)
 
     def _make_refusal(self, call: Call, rule: Rule) -> Message | None:
-        """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""
+        """Return the answer if the whole request is refused; else keep the errors for the answer to the rest of it."""
         if call.api_key == ApiKey.FETCH and rule.level != "top":
             remove_wait_of_fetch(call.request)
             self._errors.setdefault(call, []).append((rule, call.request))

@@ -228,9 +228,9 @@ def _remove_matching_partitions(topic: Any, rule: Rule, get_topic_name: GetTopic
 
 
 def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[], None]:
-    """Take the rule's partitions out of a ShareFetch or ShareAcknowledge, and out of the session of a ShareFetch.
+    """Take the rule's partitions out of a share request and its session. Return a function that puts them back there.
 
-    The rest takes effect, so that the session goes on. Return the function that puts them into the session again.
+    The rest takes effect, so that the session goes on. A ShareAcknowledge leaves the session as it is.
     """
     from minibroker.broker.share.share_partitions import FIRST_EPOCH
 

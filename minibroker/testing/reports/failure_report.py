@@ -32,14 +32,15 @@ def collect_state(broker: Broker) -> dict[str, object]:
             "type": group.type,
             "state": group.state_name,
             "members": list_member_ids(group),
-            "committed": _sum_committed_offsets(group),
+            "committed": _get_committed_offsets(group),
         }
         for group in cluster.groups.groups.values()
     }
     return {"topics": topics, "groups": groups}
 
 
-def _sum_committed_offsets(group: Group) -> dict[str, int]:
+def _get_committed_offsets(group: Group) -> dict[str, int]:
+    """Return the committed offsets of a group by TOPIC-PARTITION."""
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
@@ -87,6 +88,6 @@ def _format_broker_state(broker: Broker) -> Iterator[str]:
             yield f"share group {name}: {group.state_name}, {members}"
             yield from (f"  {each}" for each in broker.share_history.list_deliveries(group.group_id)[-MAXIMUM_LINES:])
         else:
-            yield f"group {name}: {group.state_name}, {members}, committed {_sum_committed_offsets(group)}"
+            yield f"group {name}: {group.state_name}, {members}, committed {_get_committed_offsets(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

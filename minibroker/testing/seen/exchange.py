@@ -291,7 +291,7 @@ def convert_to_plain_values(value: Any) -> Any:
     """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
     if isinstance(value, Struct):
         return {
-            field.name: _format_uuid(getattr(value, field.name), field.kind.code)
+            field.name: _convert_field_value(getattr(value, field.name), field.kind.code)
             for field in list_declared_fields(type(value))
         }
     if isinstance(value, list):
@@ -301,7 +301,7 @@ def convert_to_plain_values(value: Any) -> Any:
     return value
 
 
-def _format_uuid(value: Any, code: str) -> Any:
+def _convert_field_value(value: Any, code: str) -> Any:
     return format_uuid(value) if code == UUID_CODE and value is not None else convert_to_plain_values(value)
 
 

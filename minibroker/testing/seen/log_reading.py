@@ -116,17 +116,18 @@ def iterate_records(partition: Partition, first: int) -> Iterator[Record]:
     while (region := log.read(offset, READ_BYTES)) is not None:
         data = region.read()
         for position, header in iterate_batches_in_any_format(data):
-            yield from _iterate_records(partition, header, data, position, first)
+            yield from _iterate_records_of_batch(partition, header, data, position, first)
         offset = region.next_offset
 
 
-def _iterate_records(
-    partition: Partition, header: BatchHeader, data: bytes, position: int, start: int
+def _iterate_records_of_batch(
+    partition: Partition, header: BatchHeader, data: bytes, position: int, first: int
 ) -> Iterator[Record]:
+    """Yield the records of the batch at `position` from the offset `first` on, none if they are control records."""
     if header.is_control:
         return
     for record in iterate_records_in_any_format(data, position, limit_bytes=MAX_RECORD_BYTES):
-        if record.offset >= start:
+        if record.offset >= first:
             yield make_record(partition, header, record)
 
 

@@ -170,6 +170,7 @@ def _parse_new_record(value_or_mapping: Any) -> NewRecord:
 
 
 def _check_known_fields(place: str, mapping: Mapping[str, Any], known_fields: frozenset[str]) -> None:
+    """Raise FillError for a field that is not known; `place` is where it is, such as "topic orders"."""
     for word in mapping:
         if word not in known_fields:
             raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(known_fields))}")

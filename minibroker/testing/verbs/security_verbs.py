@@ -120,6 +120,7 @@ class AclVerbs(VerbsOnBroker):
         self._cluster.commit_metadata_records([RemoveAccessControlEntryRecord(id=id) for id in ids])
 
     def _add_acl(self, permission: Permission, user: str, operation: str, resource: tuple[int, str], host: str) -> None:
+        """Create an ACL, unless there is one like it. `resource` is (type, name); `name*` is a prefix."""
         resource_type, name = resource
         is_prefix = name.endswith("*") and name != "*"
         acl = Acl(
@@ -206,6 +207,7 @@ class QuotaVerbs(VerbsOnBroker):
 def _parse_quota_entity(
     user: str | None, client_id: str | None, ip: str | None
 ) -> tuple[QuotaEntity, Mapping[str, QuotaValueLimit]]:
+    """Return the entity of these names, and the quotas that it may have, with their limits, by name."""
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
     return parse_quota_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 

@@ -104,18 +104,18 @@ def _parse_positive_ms(name: str, duration: Duration) -> int:
     return duration_ms
 
 
-def _make_java_config(config: dict[str, Any]) -> dict[str, Any]:
+def _add_tokenauth_to_java_config(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl.jaas.config": config["sasl.jaas.config"].removesuffix(";") + ' tokenauth="true";'}
 
 
-def _make_franz_go_config(config: dict[str, Any]) -> dict[str, Any]:
+def _add_is_token_to_franz_go_config(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl": {**config["sasl"], "is_token": True}}
 
 
 # The others do not send tokenauth=true, without which a broker looks for a user of this name.
 WITH_TOKENS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "java": _make_java_config,
-    "franz-go": _make_franz_go_config,
+    "java": _add_tokenauth_to_java_config,
+    "franz-go": _add_is_token_to_franz_go_config,
 }
 
 
