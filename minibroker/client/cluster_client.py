@@ -402,7 +402,7 @@ class ClusterClient:
         return ClientError(f"{self.get_address_text(sent_request.node)}: {sent_request.api}: {text}", why, code)
 
     def _is_unknown_address(self, node: NodeOrAddress) -> bool:
-        """Return whether a node's address comes from the cluster alone, and was never reached."""
+        """Return whether only the cluster has told a node's address, which was never reached."""
         address = self._nodes.get(node) if isinstance(node, int) else None
         return address is not None and address not in self._reached and address not in self._bootstrap
 

@@ -54,5 +54,6 @@ def make_legible(text: str, limit: int = VALUE_CHARACTERS) -> str:
 
 
 def format_bytes_left(count: int) -> str:
-    """Return `1 byte is left`, `2 bytes are left`: here, as `quantities` imports more than a start should."""
+    """Return `1 byte is left` or `2 bytes are left`."""
+    # Here, and not by `quantities`, which imports more than a start should.
     return f"{count:,} byte is left" if count == 1 else f"{count:,} bytes are left"

@@ -70,7 +70,7 @@ def add_meta_to_type(kind: Any, meta: Meta) -> Any:
 
 
 def is_struct(kind: Any) -> bool:
-    """Return whether a type is a msgspec struct, or one or None."""
+    """Return whether a type is a msgspec struct, maybe with None."""
     return hasattr(remove_none_from_annotation(kind), "__struct_fields__")
 
 

@@ -123,7 +123,7 @@ def _explain_header_field(cursor: PartCursor, name: str, code: str) -> Explained
 
 
 def _explain_header_meanings(fields: dict[str, ExplainedPart]) -> None:
-    """Say what a header's attributes and producer fields mean. Raises UnreadablePart for another magic."""
+    """Set the meanings of a header's attributes and producer fields. Raises UnreadablePart for another magic."""
     attributes = fields["attributes"]
     if fields["magic"].value != MAGIC:
         raise UnreadablePart(f"there is no magic {fields['magic'].value}")
@@ -142,7 +142,7 @@ def _get_codec_name(attributes: int) -> str:
 
 
 def _explain_crc(part: ExplainedPart, computed_crc: int) -> None:
-    """Say whether a checksum is the computed one."""
+    """Set the meaning of a checksum's part: whether it is the computed one."""
     part.meaning = (
         "right" if part.value == computed_crc else f"WRONG: the bytes have {computed_crc}, in hex {computed_crc:08x}"
     )

@@ -103,7 +103,7 @@ def replay_batch(
 
 
 def replay_batches(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:
-    """Update `states` by the batches from its offset to `end_offset`. Raises `CorruptBatch`, `OSError`."""
+    """Update `states` by the batches from `states.end_offset` to `end_offset`. Raises `CorruptBatch`, `OSError`."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):
         if segment_end <= states.end_offset:
