@@ -89,7 +89,7 @@ class FunctionSource:
         return name
 
     def bind_codec_methods_for_few_items(self, method: str, letter: str) -> str:
-        """Return the name of a tuple of such methods, of which the n-th is for n items of one code."""
+        """Return the name of a tuple whose n-th item is the `struct` method for n values with this code."""
         name = f"{method.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = tuple(getattr(_make_big_endian_codec(letter * count), method) for count in range(FEW))

@@ -85,7 +85,7 @@ UUID = "16s"
 
 
 def is_secret_field(cursor: PartCursor, part: ExplainedPart, message: type[Message]) -> bool:
-    """Return whether the open part of a message is a secret, such as the value of a config that is a password."""
+    """Return whether `part` of a message is a secret, such as the value of a config that is a password."""
     if part.name in _SECRET_FIELDS.get(message, ()):
         return True
     return part.name == "value" and any(

@@ -121,7 +121,7 @@ class LogInspection:
         return gap and next_header is not None and expected <= next_header.base_offset <= header.last_offset
 
     def _check_leader_epoch(self, batch: FoundBatch, next_header: BatchHeader | None) -> Iterator[DamagedBytes]:
-        """Check the leader epoch, which no checksum covers, either."""
+        """Yield the damage if the leader epoch, which no checksum covers, is wrong."""
         epoch, offset = batch.header.partition_leader_epoch, batch.header.base_offset
         expected = self._describe_expected_epoch(offset, epoch, next_header)
         if expected:
