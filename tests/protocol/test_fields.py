@@ -105,7 +105,7 @@ def test_the_default_of_a_nullable_field_is_empty_unless_it_is_declared_as_null(
     assert Order().numbers == []
 
 
-def test_tagged_versions_are_all_versions_by_default() -> None:
+def test_a_tagged_field_is_tagged_in_all_its_versions_by_default() -> None:
     class Later(Struct):
         always: int32 = field("2+", tag=0)
         later: int32 = field("1+", tag=1, tagged="3+")

@@ -51,7 +51,7 @@ def test_all_connections_are_accepted_without_limits(door: Door) -> None:
     assert door.closed == []
 
 
-def test_connections_above_the_limit_of_their_address_are_closed(door: Door) -> None:
+def test_connections_above_the_connection_limit_of_their_address_are_closed(door: Door) -> None:
     set_config(door.harness, "max.connections.per.ip", "2")
     set_config(door.harness, "max.connections.per.ip.overrides", "10.0.0.2:1, ::1:0")
     kept = [door.open(), door.open()]

@@ -287,7 +287,7 @@ def test_the_handshake_of_a_client_above_the_connection_limit_and_its_timeout_st
     run(with_client(echo, talk))
 
 
-def test_a_client_above_the_limit_of_its_address_is_closed_before_the_handshake(run: Any) -> None:
+def test_a_client_above_the_connection_limit_of_its_address_is_closed_before_the_handshake(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await until(lambda: len(served.gate.open) == 1)
         served.gate.closes = True
