@@ -62,7 +62,7 @@ def test_a_field_row_has_the_description_and_kip_of_its_field() -> None:
     ]  # fmt: skip
 
 
-def test_a_field_row_of_a_version_before_flexible_ones_is_described() -> None:
+def test_fields_of_a_version_before_flexible_ones_are_not_compact() -> None:
     rows = {row.name: row for row in describe_fields(Order, 1)}
     assert rows["old"].versions == "0-1"
     assert not rows["note"].compact

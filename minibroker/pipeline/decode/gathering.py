@@ -337,16 +337,16 @@ class ChunkGatherer:
                 yield damage
         yield from self._make_rows_of_records(found)
 
-    def _make_rows_of_records(self, records_and_batches: list[tuple[Record, int]]) -> RowsOrDamage:
+    def _make_rows_of_records(self, records_and_types: list[tuple[Record, int]]) -> RowsOrDamage:
         """Yield rows of pairs (record, timestamp type)."""
-        if not records_and_batches:
+        if not records_and_types:
             return
         fields = FieldColumns(
-            len(records_and_batches),
-            np.array([each.offset for each, _ in records_and_batches], np.int64),
-            np.array([each.timestamp for each, _ in records_and_batches], np.int64),
-            np.array([kind for _, kind in records_and_batches], np.int64),
-            pa.array([each.key for each, _ in records_and_batches], pa.binary()),
-            pa.array([each.value for each, _ in records_and_batches], pa.binary()),
+            len(records_and_types),
+            np.array([each.offset for each, _ in records_and_types], np.int64),
+            np.array([each.timestamp for each, _ in records_and_types], np.int64),
+            np.array([kind for _, kind in records_and_types], np.int64),
+            pa.array([each.key for each, _ in records_and_types], pa.binary()),
+            pa.array([each.value for each, _ in records_and_types], pa.binary()),
         )
         yield from self._decoder.make_rows(fields)

@@ -135,9 +135,9 @@ class DirectorySource:
         Ranges are cut only between batches, so a few large batches may give fewer splits. Raises `DataLoss` if offsets
         are gone, or if the log does not reach the end.
         """
-        return _retry_while_files_change(lambda: self._make_splits_now(ranges, min_splits))
+        return _retry_while_files_change(lambda: self._make_splits_of_current_files(ranges, min_splits))
 
-    def _make_splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
+    def _make_splits_of_current_files(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
         wanted = [each for each in self._iterate_existing_ranges(ranges) if each.start < each.end]
         found = [list(splitting.iterate_extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes

@@ -38,7 +38,7 @@ class RequestForFaults:
 
     @cached_property
     def subjects(self) -> NamedSubjects:
-        """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
+        """Return what the request names: topics, groups, transactional ids; of a fetch, also its session's topics."""
         found = find_subjects(self.call.request, make_topic_name_getter(self.call))
         for topic, partition in list_session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)

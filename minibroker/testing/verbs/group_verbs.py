@@ -121,7 +121,7 @@ class GroupVerbs(WaitVerbs):
                 present.begin_or_complete_rebalance(REASON)
         elif isinstance(present, ConsumerGroup):
             update = ConsumerGroupUpdate(present)
-            update.refresh_subscribed_topics(changed=True)
+            update.begin_epoch_if_changed(members_changed=True)
             update.append_changes()
         elif isinstance(present, ShareGroup | StreamsGroup):
             present.begin_group_epoch()

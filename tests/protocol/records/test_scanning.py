@@ -293,7 +293,7 @@ class TestContent:
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {2 * (64 + index * 389 % 8000) for index in range(60)}
 
-    def test_a_run_of_similar_records_lists_long_and_negative_timestamp_deltas(self) -> None:
+    def test_scanning_similar_records_returns_large_and_negative_timestamp_deltas(self) -> None:
         data = payload([Record(timestamp=T + 2**40 + index) for index in range(60)])
         run = run_in(data, 0, 0, 60)
         assert run.timestamp_deltas == {2 * (2**40 + index) for index in range(60)}

@@ -229,7 +229,7 @@ def test_a_compatible_protobuf_schema_reads_old_data(
 
 
 @given(some.sampled_from(FIELD_TYPES), some.sampled_from(FIELD_TYPES))
-def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new: str) -> None:
+def test_protobuf_field_types_are_incompatible_only_where_data_is_lost_or_changed(old: str, new: str) -> None:
     writer = protobuf.parse(proto({1: ("", old)}, set(), "int32"), {})
     reader = protobuf.parse(proto({1: ("", new)}, set(), "int32"), {})
     assume(protobuf.list_incompatibilities(reader, writer) != [])

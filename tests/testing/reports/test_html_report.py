@@ -80,7 +80,7 @@ def check_that_it_is_harmless(page: Page, text: str) -> None:
     assert any("<script>alert(1)</script>" in each for each in page.texts)
 
 
-def test_the_html_report_has_only_failures_with_a_broker(pytester: pytest.Pytester) -> None:
+def test_the_html_report_leaves_out_failures_of_tests_without_a_broker(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_passes(kafka): pass\ndef test_fails(): assert 0", "--kafka-report=report.html")
     result.assert_outcomes(passed=1, failed=1)
     assert "No test with a broker failed." in (pytester.path / "report.html").read_text()

@@ -70,7 +70,7 @@ class ConsumerGroup(ConsumerGroupState):
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
         after = _apply_join_group(before, caller, request, subscription)
         subscription_changed = update.record_member_and_compare_subscription(before, after)
-        update.refresh_subscribed_topics(changed=subscription_changed)
+        update.begin_epoch_if_changed(members_changed=subscription_changed)
         owned = classic_metadata.get_owned_partitions(subscription, self.context.cluster.image)
         if static is not None and migration.must_downgrade_without_members(self, {static.member_id}):
             after = self._downgrade_to_classic(update, after, owned, subscription_changed=subscription_changed)
@@ -247,7 +247,7 @@ class ConsumerGroup(ConsumerGroupState):
             return
         update = ConsumerGroupUpdate(self)
         update.remove_members(members)
-        update.refresh_subscribed_topics(changed=True)
+        update.begin_epoch_if_changed(members_changed=True)
         if not staying:
             update.make_empty_target_assignment()
         update.append_changes()

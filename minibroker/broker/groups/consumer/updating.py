@@ -108,13 +108,13 @@ class ConsumerGroupUpdate:
 
     # --- the group's epoch ------------------------------------------------------------------------
 
-    def refresh_subscribed_topics(self, *, changed: bool) -> None:
-        """Begin another epoch if the members (`changed`) or the topics that they subscribe to have changed."""
+    def begin_epoch_if_changed(self, *, members_changed: bool) -> None:
+        """Begin another epoch if the members or the topics that they subscribe to have changed."""
         if self._forgets:
             self._remove_unused_patterns()
-        if not changed and self.group.looked_at_commit == self._cluster.commits:
+        if not members_changed and self.group.looked_at_commit == self._cluster.commits:
             return
-        self._begin_group_epoch_if_changed(changed=changed)
+        self._begin_epoch_if_topics_changed(members_changed)
 
     def record_pattern_topics(self, resolved_patterns: Mapping[str, frozenset[str]]) -> None:
         """Record the topics that patterns match, and begin another epoch if they have changed."""
@@ -125,11 +125,12 @@ class ConsumerGroupUpdate:
                 changed = changed or topics != (known.topics if known else frozenset())
                 version = self._cluster.metadata_log.storage.log_end_offset - 1
                 self._record_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
-        self._begin_group_epoch_if_changed(changed=changed)
+        self._begin_epoch_if_topics_changed(changed)
 
-    def _begin_group_epoch_if_changed(self, *, changed: bool) -> None:
+    def _begin_epoch_if_topics_changed(self, is_changed: bool) -> None:
+        """Begin another epoch if `is_changed`, or the metadata of the subscribed topics has changed."""
         found = hash_topic_metadata(self._collect_subscribed_topics(), self._image)
-        if changed or found != self.group.metadata_hash:
+        if is_changed or found != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(consumer_records.make_group_epoch_record(self.group.group_id, self.epoch, found))
             if self.group.has_partition_metadata:
