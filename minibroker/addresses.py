@@ -71,7 +71,7 @@ def format_host(host: str) -> str:
 def bind_address(address: HostPort, *, listens: bool = True, shares_port: bool = False) -> socket.socket:
     """Return a socket with the address, which listens. Raises OSError with a line for people.
 
-    `shares_port` lets another such socket have the same address, as long as it does not listen.
+    With `shares_port`, several sockets may be bound to the address, but only one of them may listen.
     """
     listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
     try:

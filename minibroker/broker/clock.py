@@ -193,5 +193,5 @@ def process_items_in_slices(
 
 
 def run_steps_in_slices(clock: Clock, steps: Iterator[None]) -> None:
-    """Run all steps in slices, between which other work runs; nobody is told of the end."""
+    """Run all steps in slices, and let other work run between them. The result is dropped."""
     process_items_in_slices(clock, lambda _: None, steps, lambda: None)

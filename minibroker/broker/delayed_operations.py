@@ -317,7 +317,7 @@ class Slicer:
         return DelayedOperation(coroutine, awaited, self, on_result, on_error, request)
 
     def run_steps_in_slices(self, steps: Steps[Any]) -> None:
-        """Run all steps in slices, the first one now; nobody is told of the end."""
+        """Run all steps in slices, the first one now. The result is dropped."""
         self.run_or_delay(run_in_slices(steps), _ignore_result, _log_failure)
 
     def run_slice(

@@ -75,8 +75,8 @@ class LogSegments:
     ) -> Region | None:
         """Read from the segment of `offset`, or from a later one, as compaction may have removed batches.
 
-        Only records below the limit are read. Segments below `clean_offset` have been
-        compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR if the end of a segment is lost.
+        Only records below the limit are read. Segments below `clean_offset` have been compacted. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR if the end of a segment is lost.
         """
         limit, log_end_offset = limit_and_log_end_offset
         index = self.find_segment_index(offset)

@@ -222,7 +222,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         return make_append_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
 
     def make_wait_for_pending_write(self, coordinator_key: str) -> AppendWait:
-        """Return the wait until all changes of the key's state are written, so that a client can be told the state."""
+        """Return the wait until all changes of the key's state are written. A client may see the state then."""
         appended_to = self.log.get_writable_partition(coordinator_key).log
         return AppendWait(appended_to, appended_to.pending_batches, translated_codes=COORDINATOR_CODES)
 

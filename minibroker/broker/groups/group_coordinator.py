@@ -129,7 +129,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def check_group_exists(self, group_id: str, kind: str) -> None:
         """Raise KafkaError(GROUP_ID_NOT_FOUND), with the kind of group in its message, unless there is a group.
 
-        As in Kafka, only heartbeats are told which kind of group is missing.
+        Only the answers to heartbeats have the kind, as in Kafka.
         """
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")

@@ -323,7 +323,7 @@ def _convert_to_group_request(request: OffsetFetchRequest) -> RequestedGroup:
 def _convert_to_response_of_version(
     group: Group, request: OffsetFetchRequest, version: int
 ) -> Steps[OffsetFetchResponse]:
-    """Return the response for one group; versions without an error of the group have it in each partition."""
+    """Return the response for one group. Put its error into each partition if the version has no field for it."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = yield from run_steps_of_each_item(

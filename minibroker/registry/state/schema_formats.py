@@ -71,9 +71,8 @@ class SchemaFormats:
         key = kind, text, tuple(resolved_references.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            size = (
-                LARGE_CHARACTERS + 1 if key[3] else _count_cached_characters(key)
-            )  # few defaults may take long to check
+            # Few defaults may take long to check.
+            size = LARGE_CHARACTERS + 1 if key[3] else _count_cached_characters(key)
             found = await _run_in_thread_if_large(
                 partial(parse_schema, kind, text, resolved_references, check_defaults=key[3]), size
             )

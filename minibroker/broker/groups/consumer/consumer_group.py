@@ -276,13 +276,13 @@ class ConsumerGroup(ConsumerGroupState):
             self.timers.cancel_timers(after.member_id, TimerPurpose.REVOCATION)
 
     def _schedule_join_timeout(self, member: ConsumerMember) -> None:
-        """Remove a member that is told to join again, unless it does so within its rebalance timeout."""
+        """Start the rebalance timeout of a member that must join again; remove the member at its end."""
         if not self.timers.is_timer_running(member.member_id, TimerPurpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
             self.start_timer_to_remove_member(member.member_id, TimerPurpose.JOIN, member.rebalance_timeout_ms, reason)
 
     def _schedule_sync_timeout(self, member: ConsumerMember) -> None:
-        """Remove a member that has joined, unless it asks for its assignment within its rebalance timeout."""
+        """Start the rebalance timeout of a member that must ask for its assignment; remove the member at its end."""
         self.timers.cancel_timers(member.member_id, TimerPurpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
         self.start_timer_to_remove_member(member.member_id, TimerPurpose.SYNC, member.rebalance_timeout_ms, reason)

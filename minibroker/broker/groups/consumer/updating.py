@@ -208,7 +208,8 @@ class ConsumerGroupUpdate:
     ) -> ConsumerMember:
         """Return the member on the way to its target, and record it. Raises KafkaError.
 
-        It reports to own `owned_partitions`, or nothing if they are None."""
+        The member reports that it owns `owned_partitions`; None if it reports nothing.
+        """
         after = reconcile_member(
             member,
             ReconciliationState(

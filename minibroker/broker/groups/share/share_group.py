@@ -441,7 +441,7 @@ def _make_current_assignment_record(group_id: str, member: ShareMember) -> Group
 
 
 def _make_state_partitions_record(group_id: str, topics: TopicsWithState) -> GroupChange:
-    """Return the record of the topics whose partitions have a delivery state."""
+    """Return the record that lists the partitions with a delivery state, by topic."""
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[
