@@ -216,6 +216,7 @@ def logs(reader: Reader) -> None:
     reader.answers("timeindex", 12, first)  # before anything was asked behind that time
     expect(reader.page.get_by_text("There is nothing to answer yet")).to_be_visible()
     offset = reader.asks_for(found["timeindex"][1][0] + 1, "indexed")["offset"]
+    expect(reader.page.get_by_text(f"{first} is not it.")).to_be_visible()  # judged again, as there is something now
     reader.finishes("timeindex", offset)
 
 

@@ -16,6 +16,7 @@ export const done = signal(JSON.parse(localStorage.getItem(DONE) || "{}")); // s
 export const hints = signal({}); // sentences by step, of the current lesson
 export const wanted = signal({}); // fields and values by step, of the current lesson
 export const missing = signal([]); // topics that the current lesson works with, and which are not there
+let given = {}; // answers by step, of the current lesson, that are not right so far
 let entered = Infinity; // the newest frame when the reader came to the current lesson
 const since = JSON.parse(sessionStorage.getItem(SINCE) || "{}"); // the frame behind which a lesson began anew
 
@@ -39,6 +40,7 @@ export function enter(name) {
   current.value = name;
   entered = newest();
   hints.value = {};
+  given = {};
   wanted.value = {};
   missing.value = [];
   localStorage.setItem(CURRENT, name);
@@ -51,15 +53,26 @@ export function beginAgain(lesson) {
   sessionStorage.setItem(SINCE, JSON.stringify(since));
   delete used[lesson.name];
   hints.value = {};
+  given = {};
   keep(Object.fromEntries(Object.entries(done.value).filter(([name]) => !name.startsWith(`${lesson.name}.`))));
 }
 
 // Check an answer to a question.
-export async function answer(lesson, step, given) {
-  const found = await lesson.steps[step].check(given).catch(() => ({ hint: "The broker cannot tell at the moment." }));
-  if (found.done) keep({ ...done.value, [nameOf(lesson, step)]: found.done });
-  hints.value = { ...hints.value, [step]: found.done ? "" : found.hint };
+export async function answer(lesson, step, text) {
+  await judge(lesson, step, text);
   look();
+}
+
+// An answer that is not right is judged again with each look: the frame that it is about may be on its way to the page.
+async function judge(lesson, step, text) {
+  given[step] = text;
+  const found = await lesson.steps[step].check(text).catch(() => ({ hint: "The broker cannot tell at the moment." }));
+  if (lesson.name !== current.value || given[step] !== text) return;
+  if (found.done) {
+    keep({ ...done.value, [nameOf(lesson, step)]: found.done });
+    delete given[step];
+  }
+  hints.value = { ...hints.value, [step]: found.done ? "" : found.hint };
 }
 
 // A hint is about the reader's newest request, and is at the step that it comes closest to.
@@ -105,6 +118,7 @@ async function lookAt(lesson) {
   const names = needed.length ? await topicNames() : [];
   missing.value = needed.filter((each) => !names.includes(each));
   for (const [at, step] of lesson.steps.entries()) {
+    if (given[at] !== undefined) await judge(lesson, at, given[at]);
     if (step.asks || sentenceOf(lesson, at) !== undefined || !isOpen(lesson, at)) continue;
     if (step.wants) fields[at] = await step.wants().catch(() => ({}));
     found[at] = await step.check(beforeStep(lesson, step)).catch(() => ({}));
