@@ -138,6 +138,7 @@ class Turn:
     def end(self) -> None:
         """Write all pending batches, move the high watermarks, and call listeners and those who wait for records."""
         logs, self._logs = self._logs, {}
+        waits, self._waits = self._waits, []  # those that come from now on are for the next turn's writes
         for each, (partition, size_bytes) in logs.items():
             try:
                 each.write_pending_batches()
@@ -146,7 +147,7 @@ class Turn:
             except Exception:
                 log.exception("a log could not be written")
         self._due = False  # only now, as those who wait for records become listeners of this end
-        if self._logs:
+        if self._logs or self._waits:
             self._schedule_turn_end()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
@@ -154,7 +155,6 @@ class Turn:
                 listener.on_turn_ended()
             except Exception:
                 log.exception("a request failed when its turn ended")
-        waits, self._waits = self._waits, []
         for wait, then in waits:
             try:
                 _call_when_wait_is_flushed(wait, then)

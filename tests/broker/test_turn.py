@@ -99,6 +99,34 @@ def test_batches_that_are_appended_while_a_loop_turn_ends_are_written_in_the_nex
         assert soon == []
 
 
+@pytest.mark.parametrize("during", ["the writes", "the calls of listeners"])
+def test_a_wait_for_what_is_appended_while_a_loop_turn_ends_is_over_in_the_next_one(
+    tmp_path: Path, during: str
+) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "first")
+        soon: list[Callable[[], None]] = []
+        failures: list[KafkaError | None] = []
+        turn, partition = Turn(), harness.partition("t")
+        turn.bind_to_loop(soon.append)
+
+        def append_and_wait(*_: object) -> None:
+            partition.waiters.clear()
+            append_soon(turn, partition)
+            turn.call_when_wait_is_over(make_append_wait(partition.log), failures.append)
+
+        if during == "the writes":
+            partition.waiters.add(Mock(count_appended_bytes=append_and_wait))
+            append_soon(turn, partition)
+        else:
+            turn.add_listener(Mock(on_turn_ended=append_and_wait))
+        soon.pop()()
+        assert failures == []
+        soon.pop()()
+        assert (failures, soon) == ([None], [])
+
+
 def append_soon(turn: Turn, partition: Partition) -> None:
     data = batch("v")
     partition.append_batches(turn, memoryview(data), [check_batch(data)])
