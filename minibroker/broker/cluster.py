@@ -147,7 +147,7 @@ class Cluster:
         return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
 
     def open_logs_of_topic(self, topic: Topic) -> None:
-        """Open the logs of the topic's partitions that have a replica or a log in this process, at the start."""
+        """Open the logs of a topic at the start: of each partition with a replica or a log in this process."""
         self.apply_configs_to_topic(topic)
         for partition in topic.partitions:
             holds = self.logs.has_log(topic.name, partition.index)

@@ -99,30 +99,37 @@ def test_batches_that_are_appended_while_a_loop_turn_ends_are_written_in_the_nex
         assert soon == []
 
 
-@pytest.mark.parametrize("during", ["the writes", "the calls of listeners"])
-def test_a_wait_for_what_is_appended_while_a_loop_turn_ends_is_over_in_the_next_one(
+@pytest.mark.parametrize("during", ["the write of its log", "the write before its own", "the calls of listeners"])
+def test_a_wait_that_begins_while_a_loop_turn_ends_is_over_at_the_end_of_the_next_one(
     tmp_path: Path, during: str
 ) -> None:
     with Harness(tmp_path) as harness:
-        harness.create_topic("t")
-        harness.produce("t", "first")
+        for topic in ("t", "u"):
+            harness.create_topic(topic)
+            harness.produce(topic, "first")
         soon: list[Callable[[], None]] = []
         failures: list[KafkaError | None] = []
-        turn, partition = Turn(), harness.partition("t")
+        turn, partition, other = Turn(), harness.partition("t"), harness.partition("u")
         turn.bind_to_loop(soon.append)
 
         def append_and_wait(*_: object) -> None:
-            partition.waiters.clear()
             append_soon(turn, partition)
             turn.call_when_wait_is_over(make_append_wait(partition.log), failures.append)
 
-        if during == "the writes":
-            partition.waiters.add(Mock(count_appended_bytes=append_and_wait))
+        def wait(*_: object) -> None:
+            turn.call_when_wait_is_over(make_append_wait(partition.log), failures.append)
+
+        if during == "the calls of listeners":
+            turn.add_listener(Mock(on_turn_ended=append_and_wait))
+        elif during == "the write of its log":
+            partition.waiters.add(Mock(count_appended_bytes=lambda *_: (partition.waiters.clear(), append_and_wait())))
             append_soon(turn, partition)
         else:
-            turn.add_listener(Mock(on_turn_ended=append_and_wait))
+            other.waiters.add(Mock(count_appended_bytes=wait))
+            append_soon(turn, other)
+            append_soon(turn, partition)
         soon.pop()()
-        assert failures == []
+        assert (failures, len(soon)) == ([], 1)
         soon.pop()()
         assert (failures, soon) == ([None], [])
 

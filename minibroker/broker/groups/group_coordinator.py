@@ -129,7 +129,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def check_group_exists(self, group_id: str, kind: str) -> None:
         """Raise KafkaError(GROUP_ID_NOT_FOUND), with the kind of group in its message, unless there is a group.
 
-        Only the answers to heartbeats have the kind, as in Kafka.
+        As in Kafka, only an answer to a heartbeat names the kind.
         """
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")

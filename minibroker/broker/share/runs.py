@@ -132,7 +132,7 @@ class DeliveryRun:
         return rest
 
     def can_merge_with(self, other: DeliveryRun) -> bool:
-        """Return whether both runs have the same state and origin, and neither is acquired."""
+        """Return whether both runs have the same state, delivery count and origin, and are not acquired."""
         if self.state == DeliveryState.ACQUIRED or self.origin is not other.origin:
             return False
         return self.state == other.state and self.count == other.count

@@ -192,7 +192,7 @@ def find_timestamp_types(headers: BatchHeaders) -> Int64s:
 
 
 def _repeat_for_records(batch_values: Int64s, batch_indexes: Int64s) -> Int64s | int:
-    """Return the batch's value for each record: an array, or one number if all batches have the same value."""
+    """Repeat the value of each batch for its records. Return an array, or a number if all values are equal."""
     first = int(batch_values[0])
     return first if (batch_values == first).all() else batch_values[batch_indexes]
 

@@ -179,7 +179,7 @@ class _WarmUpStepPlanner:
         return self._processes[self._situation.members[member_id].process_id]
 
     def _iterate_members_with_copy(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
-        """Yield the members of a process that have a copy of the task's state, as a standby or a warm-up."""
+        """Yield the members of a process that have the task as a standby or a warm-up."""
         return (
             member
             for member in process.members
