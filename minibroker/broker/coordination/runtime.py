@@ -29,7 +29,7 @@ from minibroker.broker.coordination.coordinator_logs import (
     CoordinatorShard,
     Entry,
 )
-from minibroker.broker.turn import AppendWait, find_failure_of_pending_batches, make_append_wait
+from minibroker.broker.turn import AppendWait, make_append_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, run_all_steps
 
@@ -124,9 +124,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def on_turn_ended(self) -> None:
         """Reload the shards whose state is ahead of their log, because an append could not be written."""
-        appended, self._appended = self._appended, {}
-        for index, pending in appended.items():
-            failure = find_failure_of_pending_batches(pending)
+        for index, pending in list(self._appended.items()):
+            if pending.headers:
+                continue  # a listener before this one has appended it, so the next turn's end writes it
+            del self._appended[index]
+            failure = pending.failure
             if failure is not None and index in self._shards:
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)

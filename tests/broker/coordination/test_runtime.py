@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteT
 from tests.broker.groups.classic.driving import Driver, answered
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request
 from tests.broker.harness import Harness, answer_in, frame_of
+from tests.broker.requests.turned_loop import LoopClient
 from tests.broker.transactions.producing import TransactionalProducer, fetched
 from tests.storage.support import FailingDisk
 
@@ -89,6 +91,20 @@ def test_a_failed_write_loses_only_the_commits_of_its_own_batch(harness: Broken)
     harness.mend()
     harness.load()
     assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_a_coordinator_continues_when_a_commit_begins_while_a_loop_turn_ends(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))  # the first batch of a segment is written at once
+    first, second, third = clients = [LoopClient(harness) for _ in range(3)]
+    later = 1, commit_request("g", ("t", 1, 7)), 7
+    harness.cluster.turn.add_listener(Mock(on_turn_ended=lambda: second.read(later)))
+    first.read((1, commit_request("g", ("t", 0, 6)), 7))  # the coordinator is called after that listener
+    harness.end_turn()
+    third.read((1, commit_request("g", ("t", 2, 8)), 7))
+    harness.end_turn()
+    assert [codes_of(answer) for client in clients for _, answer in client.responses()] == [[OK]] * 3
+    harness.restart(crash=True)
+    assert harness.offsets() == {"g": {("t", 0): 6, ("t", 1): 7, ("t", 2): 8}}
 
 
 def test_members_continue_in_the_last_recorded_generation_after_a_failed_write(harness: Broken) -> None:
