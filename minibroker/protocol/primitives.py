@@ -52,24 +52,26 @@ class Output(bytearray):
     @property
     def size_bytes(self) -> int:
         """Return the number of all bytes, those of the regions included."""
-        return len(self) + sum(region.size_bytes for _, region in self.regions)
+        size_bytes = len(self)
+        for _, region in self.regions:
+            size_bytes += region.size_bytes
+        return size_bytes
 
     def put_region(self, region: Region) -> None:
         """Append a region, whose length was written before."""
         self.regions.append((len(self), region))
 
-    def list_bytes_and_regions(self) -> list[bytes | Region]:
+    def list_bytes_and_regions(self) -> list[bytearray | Region]:
         """Return all bytes in wire order, as runs of bytes and regions. Empty runs are left out."""
-        parts: list[bytes | Region] = []
+        parts: list[bytearray | Region] = []
         start = 0
-        with memoryview(self) as view:
-            for position, region in self.regions:
-                if position > start:
-                    parts.append(bytes(view[start:position]))
-                parts.append(region)
-                start = position
-            if start < len(view):
-                parts.append(bytes(view[start:]))
+        for position, region in self.regions:
+            if position > start:
+                parts.append(self[start:position])
+            parts.append(region)
+            start = position
+        if start < len(self):
+            parts.append(self[start:])
         return parts
 
 

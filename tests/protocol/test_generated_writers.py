@@ -137,7 +137,7 @@ def test_records_given_as_file_regions_follow_their_length(
     Answer(parts=parts, code=7).encode_into(out, version)
     head, one, middle, two, tail = out.list_bytes_and_regions()
     assert (one, two) == (first, second)
-    assert isinstance(head, bytes) and head.endswith(length)
+    assert isinstance(head, bytearray) and head.endswith(length)
     assert middle == between + length
     null = b"\0" if version else b"\xff\xff\xff\xff"
     assert tail == between + null + end

@@ -76,4 +76,3 @@ class ObservedDueAnswer:
 
 
 BYTES: Final = frozenset({bytes, bytearray, Output})
-JOINED: Final = BYTES | {AnswerEndMark}

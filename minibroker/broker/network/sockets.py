@@ -18,7 +18,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
-from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, AnswerEndMark
+from minibroker.broker.network.output_items import BYTES, CLOSE, AnswerEndMark
 from minibroker.broker.network.unread import UnreadBytes
 from minibroker.operating_system import HAS_SENDFILE
 
@@ -279,31 +279,36 @@ class ClientSocket:
                 return
 
     def _write_joined_items(self) -> int:
-        """Write bytes and a small region at the head of the queue at once, as a write costs 10 us; return the size."""
+        """Write the bytes and small regions at the head of the queue at once, as a write costs 10 us; return the size.
+
+        A region that cannot be read stays in the queue, for whoever sends it alone.
+        """
         queue = self._queue
-        joined = [queue.popleft()]
-        while queue and queue[0].__class__ in JOINED and not self._must_write_in_pieces(queue[0]):
-            joined.append(queue.popleft())
-        is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
-        if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
-            region = queue[0]
-            data = self._read_region(region, region.position, region.size_bytes)
-            if len(data) != region.size_bytes:
-                queue.extendleft(reversed(joined))  # nothing of it is sent
-                self._abort_for_missing_bytes(region)
-                return 0
+        parts: list[Any] = [queue.popleft()]
+        marks: list[AnswerEndMark] = []
+        copied_bytes = 0
+        while queue and queue[0] is not CLOSE:
+            item = queue[0]
+            if item.__class__ is AnswerEndMark:
+                marks.append(item)
+            elif item.__class__ in BYTES:
+                if copied_bytes >= COPY_BYTES or self._must_write_in_pieces(item):
+                    break
+                parts.append(item)
+            else:
+                data = b""
+                if item.size_bytes <= JOINED_REGION_BYTES:
+                    data = self._read_region(item, item.position, item.size_bytes)
+                if len(data) != item.size_bytes:
+                    break
+                parts.append(data)
+                copied_bytes += len(data)
             queue.popleft()
-            joined.append(data)
-        if len(joined) == 1:
-            data = joined[0]
-            self._transport.write(data)
-            return len(data)
-        marks = [item for item in joined if item.__class__ is AnswerEndMark]
-        data = b"".join([item for item in joined if item.__class__ is not AnswerEndMark] if marks else joined)
-        self._transport.write(data)
+        joined = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._transport.write(joined)
         for mark in marks:
             mark.report_answer_sent()
-        return len(data)
+        return len(joined)
 
     def _must_write_in_pieces(self, item: Any) -> bool:
         """Return whether the item is bytes that would take too long to encrypt at once."""

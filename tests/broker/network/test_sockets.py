@@ -147,6 +147,41 @@ def test_file_regions_and_bytes_of_a_response_arrive_in_order(
     run(with_client(answer, talk, copies=copies, receive_buffer_bytes=receive_buffer_bytes))
 
 
+class CountingTransport:
+    """A transport that counts the calls of `write`."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self.transport.write(data)
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["sendfile", "copy"])
+def test_responses_with_small_file_regions_are_written_at_once(
+    run: Any, tmp_path: Path, content: bytes, copies: bool
+) -> None:
+    file = Disk().open(str(tmp_path / "data"))
+    counting: list[CountingTransport] = []
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        await loop.sock_sendall(client, frame(b"12345678"))
+        await receive(loop, client, 104)
+        outlet = harness.sockets[0]
+        counting.append(CountingTransport(outlet._transport))
+        outlet._transport = cast(asyncio.Transport, counting[0])
+        await loop.sock_sendall(client, frame(b"12345678") * 12)
+        assert await receive(loop, client, 12 * 104) == (b"head" + content[7:107]) * 12
+
+    run(with_client(lambda request: [b"head", Piece(file, 7, 100)], talk, copies=copies))
+    assert counting[0].writes == 1
+
+
 @pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
 def test_a_region_stays_readable_after_its_file_was_removed(run: Any, tmp_path: Path, content: bytes) -> None:
     file: list[File] = [Disk().open(str(tmp_path / "data"))]
