@@ -74,7 +74,12 @@ def serve(
     gc.freeze()
     gc.enable()
     start_logging_to_stderr(log_level, log_format)
+    texts = {"cluster-id": cluster_id, "control": control, "emulate": emulate, "faults": faults}
+    texts |= {"ready-file": ready_file, "registry": registry}
     try:
+        for name, text in texts.items():
+            if text == "":  # a variable of a script that is not set
+                raise InvalidOptions(f"--{name}: the value is empty")
         with ExitStack() as stack:
             environment = {name: text for name, text in os.environ.items() if name not in variables.ALL}
             given = [*assignments, *_make_temporary_directory(temporary, stack)]

@@ -198,6 +198,14 @@ def test_metrics_are_served_with_the_certificate_of_a_listener(tmp_path: Path) -
             urllib.request.urlopen(address.replace("https", "http"), timeout=30)
 
 
+@pytest.mark.parametrize("option", ["--cluster-id", "--control", "--emulate", "--faults", "--ready-file", "--registry"])
+def test_an_option_with_an_empty_value_is_rejected(tmp_path: Path, option: str) -> None:
+    command = [*serve_command(tmp_path), option, ""]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert (run.returncode, run.stderr) == (2, f"minibroker: {option}: the value is empty\n")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

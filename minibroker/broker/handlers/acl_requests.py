@@ -6,8 +6,6 @@ request creates or deletes all of its ACLs in one commit; a request for more tha
 as in Kafka. A host may be a range such as 10.0.0.0/8, which Kafka accepts from 4.4 on.
 
 Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
-
-Not implemented: nothing.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ UNKNOWN_TOPIC_OR_PARTITION where nothing is committed, 2 brought an error for th
 leader epochs, 7 require_stable, 8 several groups, 9 members, 10 topic ids. In version 0 of both, Kafka used ZooKeeper:
 every node accepts it, also one that does not coordinate the group; here it sees the same offsets as later versions.
 OffsetFetch 0 is needed also because librdkafka 2.16 sends it without looking whether it is supported.
-
-Not implemented: nothing.
 """
 
 from __future__ import annotations
