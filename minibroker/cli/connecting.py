@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -126,13 +127,26 @@ def make_server_option(help: str) -> Callable[[Command], Command]:
     return click.option("--bootstrap-server", "servers", metavar="HOST[:PORT]", type=parse_servers, help=help)
 
 
+class Seconds(click.FloatRange):
+    """A time in seconds, at most a day."""
+
+    def __init__(self, shortest_s: float = 0.001) -> None:
+        super().__init__(shortest_s, LONGEST_TIMEOUT_S)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if isnan(seconds):  # which is in no range, and outside of none
+            self.fail(f"{value} is not a number.", param, ctx)
+        return seconds
+
+
 def add_timeout_option(command: Command) -> Command:
     """Add `--timeout`, as argument `connect_timeout_s`."""
     return click.option(
         "--timeout",
         "connect_timeout_s",
         metavar="SECONDS",
-        type=click.FloatRange(0.001, LONGEST_TIMEOUT_S),
+        type=Seconds(),
         help=f"When to give up.  [default: {CONNECT_TIMEOUT_S:g} to connect, {REQUEST_TIMEOUT_S:g} for an answer]",
     )(command)
 

@@ -174,6 +174,12 @@ def test_every_command_that_connects_has_a_timeout() -> None:
         assert "--bootstrap-server" not in options or "--timeout" in options, path
 
 
+@pytest.mark.parametrize("command", ["doctor", "produce t", "consume t", "topics list"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "1e300"])
+def test_a_time_that_nobody_can_wait_is_rejected(run: Run, command: str, seconds: str) -> None:
+    assert refused(run, command, "--timeout", seconds).startswith(f"minibroker: --timeout: {float(seconds)} is not ")
+
+
 def test_an_unresolvable_name_is_reported(run: Run) -> None:
     line = refused(run, "topics list", "-b", "no-such-host.invalid", "--timeout", "60")
     assert line.startswith("minibroker: cannot connect to no-such-host.invalid:9092: ")

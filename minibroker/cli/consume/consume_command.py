@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connect_client
-from minibroker.cli.connecting import Bootstrap, add_client_options
+from minibroker.cli.connecting import Bootstrap, Seconds, add_client_options
 from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
@@ -154,7 +154,7 @@ def _write_table_file(unfinished: str, path: str, logs: Sequence[Log]) -> int:
 )
 @click.option("--count", type=click.IntRange(1), help="End after this many records.")
 @click.option("--follow/--exit", "-F/-e", help="Wait for more records, or end after the last.  [default: exit]")
-@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0),
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=Seconds(0),
               help="End after this time without a record.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Read as a member of this group: go on where it is, and commit.",
               shell_complete=make_names_completer("groups"))  # fmt: skip

@@ -11,6 +11,7 @@ import click
 from minibroker.cli.connecting import (
     CONNECT_TIMEOUT_S,
     DEFAULT_SERVER,
+    Seconds,
     add_client_setting_options,
     add_log_level_option,
     get_default_servers,
@@ -31,7 +32,7 @@ INDENT = " " * 9
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
-    type=click.FloatRange(0.1),
+    type=Seconds(0.1),
     default=CONNECT_TIMEOUT_S,
     show_default=True,
     help="For each step.",

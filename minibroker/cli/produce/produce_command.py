@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import connect_client
-from minibroker.cli.connecting import Bootstrap, add_client_options
+from minibroker.cli.connecting import Bootstrap, Seconds, add_client_options
 from minibroker.cli.produce.produce_input import (
     BadLine,
     CommonFields,
@@ -208,7 +208,7 @@ def parse_timestamp(text: str) -> int:
 @click.option("--idempotence", is_flag=True, help="Write no record twice, even if a request is repeated.")
 @click.option("--transactional-id", metavar="ID",
               help="Write all records, or none, in a transaction of this id; with --idempotence.")  # fmt: skip
-@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0.001, 2_000_000), default=30.0,
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=Seconds(), default=30.0,
               show_default=True, help="Give up on a record that is not acknowledged after this time.")  # fmt: skip
 @add_client_options
 @make_json_option("Print the report as a JSON object.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli import variables
-from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, ServerUnreachable
+from minibroker.cli.connecting import CONNECT_TIMEOUT_S, Seconds, ServerUnreachable
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
         @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
         @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
                       help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
-        @click.option("--registry-timeout", metavar="SECONDS", type=click.FloatRange(0.001, LONGEST_TIMEOUT_S),
+        @click.option("--registry-timeout", metavar="SECONDS", type=Seconds(),
                       default=CONNECT_TIMEOUT_S, show_default=True,
                       help="How long to wait for an answer of the registry.")  # fmt: skip
         @wraps(command)
