@@ -45,6 +45,11 @@ SHORT_OPTIONS: Final = {
     "--to-offset": "-o",
     "--topic": "-t",
 }
+# Numbers as large as the fields of requests.
+PARTITION: Final = click.IntRange(0, (1 << 31) - 1)
+PARTITION_COUNT: Final = click.IntRange(1, (1 << 31) - 1)
+REPLICATION_FACTOR: Final = click.IntRange(1, (1 << 15) - 1)
+OFFSET: Final = click.IntRange(0, (1 << 63) - 1)
 NAMED: Final = {"TOPIC": ("--topic", "-t"), "GROUP": ("--group", "-g"), "HOST": ("--bootstrap-server", "-b")}
 # Why output cannot be written.
 OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)

@@ -180,6 +180,24 @@ def test_a_time_that_nobody_can_wait_is_rejected(run: Run, command: str, seconds
     assert refused(run, command, "--timeout", seconds).startswith(f"minibroker: --timeout: {float(seconds)} is not ")
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("topics create t", "--partitions"),
+        ("topics create t", "--replication-factor"),
+        ("topics alter t", "--partitions"),
+        ("transactions abort --topic t --start-offset 0", "--partition"),
+        ("transactions abort --topic t --partition 0", "--start-offset"),
+        ("groups reset-offsets g", "--to-offset"),
+        ("produce t", "--partition"),
+        ("consume t", "--partition"),
+    ],
+)
+def test_a_number_that_no_request_can_have_is_rejected(run: Run, command: str, option: str) -> None:
+    line = refused(run, command, option, str(1 << 63))
+    assert line.startswith(f"minibroker: {option}: {1 << 63} is not in the range ")
+
+
 def test_an_unresolvable_name_is_reported(run: Run) -> None:
     line = refused(run, "topics list", "-b", "no-such-host.invalid", "--timeout", "60")
     assert line.startswith("minibroker: cannot connect to no-such-host.invalid:9092: ")

@@ -33,7 +33,7 @@ from minibroker.cli.consume.consume_lines import (
 from minibroker.cli.consume.consume_sources import ConsumeSelection, GroupSource, PartitionsSource, RecordSource
 from minibroker.cli.places import PartitionPlace, RequestedTopic, is_pattern, parse_offset_or_time, parse_topic
 from minibroker.cli.schemas.registries import make_registry_options
-from minibroker.cli.shared import NamedCommand, make_json_option, make_names_completer, make_operation_error
+from minibroker.cli.shared import PARTITION, NamedCommand, make_json_option, make_names_completer, make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -149,9 +149,7 @@ def _write_table_file(unfinished: str, path: str, logs: Sequence[Log]) -> int:
 @click.option("--to", "end", metavar="WHERE", type=parse_offset_or_time, multiple=True,
               help="End before this place.  [default: the end]")  # fmt: skip
 @click.option("--last", "-n", type=click.IntRange(1, LAST_MAX), help="Only the last N records, by their timestamps.")
-@click.option(
-    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="[default: all] Can be repeated."
-)
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="[default: all] Can be repeated.")
 @click.option("--count", type=click.IntRange(1), help="End after this many records.")
 @click.option("--follow/--exit", "-F/-e", help="Wait for more records, or end after the last.  [default: exit]")
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=Seconds(0),

@@ -24,6 +24,7 @@ from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_o
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.places import RequestedTopic, clamp_offset_to_log, list_partitions, parse_topic
 from minibroker.cli.shared import (
+    OFFSET,
     NamedCommand,
     make_json_option,
     make_names_completer,
@@ -126,7 +127,7 @@ class OffsetMove(NamedTuple):
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="Past the last record.")
 @click.option("--to-current", is_flag=True, help="To the present offset, or past the last record if there is none.")
-@click.option("--to-offset", metavar="OFFSET", type=click.IntRange(0), help="To this offset.")
+@click.option("--to-offset", metavar="OFFSET", type=OFFSET, help="To this offset.")
 @click.option("--shift-by", metavar="N", type=int, help="By N records from the present offset; -N goes back.")
 @click.option(
     "--to-datetime",

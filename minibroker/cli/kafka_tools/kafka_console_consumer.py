@@ -20,6 +20,7 @@ from minibroker.cli.kafka_tools.tool_options import (
     make_server_options,
 )
 from minibroker.cli.places import PartitionPlace, parse_offset_or_time, parse_topic
+from minibroker.cli.shared import PARTITION
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -44,7 +45,7 @@ def parse_start_offset(text: str) -> PartitionPlace:
 @click.option("--include", "--whitelist", "include", help="A regular expression of topics.")
 @click.option("--from-beginning", is_flag=True)
 @click.option("--offset", type=parse_start_offset, help="With --partition.")
-@click.option("--partition", type=click.IntRange(0))
+@click.option("--partition", type=PARTITION)
 @click.option("--group")
 @click.option("--max-messages", type=click.IntRange(1))
 @click.option("--timeout-ms", type=click.IntRange(0))

@@ -14,7 +14,7 @@ from minibroker.cli.kafka_tools.tool_options import (
     run_command,
     select_matching_names,
 )
-from minibroker.cli.shared import make_operation_error
+from minibroker.cli.shared import PARTITION_COUNT, REPLICATION_FACTOR, make_operation_error
 from minibroker.cli.topics import topics_command
 from minibroker.cli.topics.topics_command import alter
 from minibroker.protocol.primitives import format_uuid
@@ -36,8 +36,8 @@ COLLIDING: Final = (
 @click.option("--delete", is_flag=True)
 @click.option("--alter", "alters", is_flag=True)
 @click.option("--topic", help="A name; for --list, --describe and --delete a regular expression.")
-@click.option("--partitions", type=click.IntRange(1))
-@click.option("--replication-factor", type=click.IntRange(1))
+@click.option("--partitions", type=PARTITION_COUNT)
+@click.option("--replication-factor", type=REPLICATION_FACTOR)
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True)
 @click.option("--if-exists", is_flag=True)
 @click.option("--if-not-exists", is_flag=True)

@@ -31,6 +31,7 @@ from minibroker.cli.produce.produce_input import (
     iterate_typed_lines,
 )
 from minibroker.cli.shared import (
+    PARTITION,
     NamedCommand,
     describe_missing_partition,
     make_assignments_option,
@@ -202,7 +203,7 @@ def parse_timestamp(text: str) -> int:
 @make_assignments_option("--header", "headers", "A header for every record.")
 @click.option("--timestamp", metavar="TIME", type=parse_timestamp,
               help="The timestamp of records that have none, such as 2026-01-31T12:00:00.  [default: now]")  # fmt: skip
-@click.option("--partition", type=click.IntRange(0), help="[default: the record's, by the key's hash, or any]")
+@click.option("--partition", type=PARTITION, help="[default: the record's, by the key's hash, or any]")
 @click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--idempotence", is_flag=True, help="Write no record twice, even if a request is repeated.")

@@ -23,6 +23,8 @@ from minibroker.cli.administration import (
 )
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
+    PARTITION_COUNT,
+    REPLICATION_FACTOR,
     WholeHelpGroup,
     make_assignments_option,
     make_json_option,
@@ -158,7 +160,7 @@ def _change_configs(client: Client, name: str, changed: dict[str, str], deleted:
 @topics.command()
 @click.argument("name", metavar="TOPIC", shell_complete=make_names_completer("topics"))
 @click.option(
-    "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions, larger than now."
+    "--partitions", type=PARTITION_COUNT, required=True, help="The new number of partitions, larger than now."
 )
 @add_connection_options
 @make_json_option("Print a JSON object.")
@@ -220,9 +222,9 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
 @topics.command()
 @click.argument("name", metavar="TOPIC")
 @click.option(
-    "--partitions", type=click.IntRange(1), help="The number of partitions.  [default: the broker's num.partitions]"
+    "--partitions", type=PARTITION_COUNT, help="The number of partitions.  [default: the broker's num.partitions]"
 )
-@click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("--replication-factor", type=REPLICATION_FACTOR, help="[default: the broker's]")
 @make_assignments_option("--config", "configs", "A topic config.", make_names_completer("topic_settings"))
 @add_connection_options
 @make_json_option("Print a JSON object.")

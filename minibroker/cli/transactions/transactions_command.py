@@ -16,6 +16,8 @@ import click
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
+    OFFSET,
+    PARTITION,
     WholeHelpGroup,
     make_json_option,
     make_names_completer,
@@ -88,8 +90,8 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
 
 @transactions.command()
 @click.option("--topic", required=True, help="The topic.", shell_complete=make_names_completer("topics"))
-@click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
-@click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
+@click.option("--partition", required=True, type=PARTITION, help="The partition.")
+@click.option("--start-offset", required=True, type=OFFSET, help="The first offset of the transaction.")
 @add_connection_options
 def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
     """Abort a hanging transaction in one partition, without confirmation.
