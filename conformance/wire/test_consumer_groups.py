@@ -272,3 +272,20 @@ def test_described_members_are_sorted_by_their_hashes(connection: Connection, na
         Member(connection, group, f"member-{number}", name).join()
     listed = [each.member_id for each in describe(connection, group).members]
     assert listed == [f"member-{number}" for number in (3, 5, 7, 2, 4, 6, 1)]
+
+
+def test_another_preferred_assignor_begins_a_group_epoch(connection: Connection, name: str, group: str) -> None:
+    first = Member(connection, group, "m-1", name)
+    first.join()
+    settle(first, total=1)
+    epoch = describe(connection, group).group_epoch
+    other = Member(connection, group, "m-2")
+    assert other.join().error_code == 0
+    assert describe(connection, group).group_epoch == epoch
+    for assignor, preferred, bump in (("range", "range", 1), (None, "range", 0), ("uniform", "uniform", 1)):
+        assert other.beat(server_assignor=assignor).error_code == 0
+        epoch += bump
+        described = describe(connection, group)
+        assert (described.group_epoch, described.assignor_name) == (epoch, preferred)
+    alone = Member(connection, f"{group}-2", "m-1")
+    assert alone.join(server_assignor="range").member_epoch == 2

@@ -111,7 +111,10 @@ def handle_consumer_heartbeat(
     before = _find_or_make_member(update, request, member_id, owned)
     after = _apply_heartbeat(before, request, caller)
     subscription_changed = update.record_member_and_compare_subscription(before, after)
-    update.begin_epoch_if_changed(members_changed=update.has_subscription_changed(before, after))
+    update.begin_epoch_if_changed(
+        members_changed=update.has_subscription_changed(before, after)
+        or update.has_preferred_assignor_changed(before, after)
+    )
     update.make_target_assignment_if_due()
     after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
     group.last_caller = caller

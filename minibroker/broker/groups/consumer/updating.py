@@ -82,6 +82,13 @@ class ConsumerGroupUpdate:
         is_known = not member.topic_regex or member.topic_regex in self._patterns
         return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
 
+    def has_preferred_assignor_changed(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Return whether the assignor of the group is another one, now that the member asks for what it does."""
+        if member.server_assignor == before.server_assignor:
+            return False
+        available: Sequence[str] = self._cluster.settings["group.consumer.assignors"]
+        return find_preferred_assignor(self.group.members.values(), available) != self._choose_assignor()
+
     def replace_static_member(self, member: ConsumerMember, member_id: str) -> ConsumerMember:
         """Give a static member that joins again a new id, with its target and partitions; return it."""
         group_id = self.group.group_id
