@@ -18,6 +18,7 @@ from conformance.wire.share_members import (
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
+from minibroker.protocol.primitives import ZERO_UUID
 from tests.clients.share_requests import ACCEPT
 
 __all__ = ["member", "new_share_member", "topic_id"]
@@ -88,6 +89,39 @@ def test_start_offsets_are_altered_and_deleted_in_an_empty_group(
     assert start_offset(connection, group, name) == (2, 3)
     assert deleted(connection, group, name) == (0, 0)
     assert start_offset(connection, group, name) == (-1, -1)
+
+
+def test_a_share_group_without_offsets_of_a_topic_has_none_to_delete(
+    connection: Connection, group: str, name: str, new_topic: NewTopic
+) -> None:
+    Topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    assert altered(connection, group, name, 2) == (0, 0)
+    other = new_topic()
+    for topics in ([other], [name, other], [name]):
+        request = DeleteShareGroupOffsetsRequest(group_id=group, topics=[Topic(topic_name=each) for each in topics])
+        found = {each.topic_name: each for each in connection.ask(request, 0).responses}
+        assert found.keys() == set(topics)
+        for found_name, each in found.items():
+            if found_name == name and other in found:
+                assert (each.error_code, each.error_message) == (0, None)
+                assert each.topic_id != ZERO_UUID
+            else:
+                assert each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert each.error_message == "There is no offset information to delete."
+                assert each.topic_id == ZERO_UUID
+
+
+def test_altering_share_offsets_of_a_topic_creates_the_group(connection: Connection, group: str, name: str) -> None:
+    Topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    assert altered(connection, group, "no-such-topic", 2) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    partition = Topic.AlterShareGroupOffsetsRequestPartition(partition_index=9, start_offset=2)
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=[Topic(topic_name=name, partitions=[partition])])
+    (topic,) = connection.ask(request, 0).responses
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    described = describe(connection, group)
+    assert (described.error_code, described.group_state, described.group_epoch) == (0, "Empty", 1)
+    assert deleted(connection, group, name) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_an_empty_share_group_can_be_deleted(connection: Connection, group: str, member: Member) -> None:

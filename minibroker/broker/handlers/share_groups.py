@@ -309,8 +309,7 @@ def _alter_start_offsets_of_topic(
             kept.add(partition.partition_index)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-    if kept:
-        group.record_topic_state(topic.topic_id, topic.name, frozenset(kept))
+    group.record_topic_state(topic.topic_id, topic.name, frozenset(kept))
     return answer
 
 
@@ -353,9 +352,10 @@ def _delete_start_offsets_of_topic(context: RequestContext, group: ShareGroup, n
     answer = DeletedTopic(topic_name=name)
     try:
         context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        answer.topic_id = topic_id = context.get_topic(name).topic_id
+        topic_id = context.get_topic(name).topic_id
         if topic_id not in group.initialized:
-            return answer
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
+        answer.topic_id = topic_id
         context.cluster.shares.delete_group_states(group.group_id, {topic_id: group.initialized[topic_id][1]})
         group.remove_topic(topic_id)
     except KafkaError as error:

@@ -337,12 +337,14 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             self.append_changes([_make_state_partitions_record(self.group_id, left)])
 
     def record_topic_state(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
-        """Record that the states of these partitions are initialized, besides others. Raises KafkaError."""
+        """Record that the states of these partitions are initialized, besides others. Raises KafkaError.
+
+        The group exists then, even without a partition.
+        """
         known = self.initialized.get(topic_id, (name, frozenset()))[1]
-        if not indexes <= known:
-            self.append_changes(
-                [_make_state_partitions_record(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})]
-            )
+        if not indexes <= known or self.group_id not in self.context.groups:
+            added = {topic_id: (name, known | indexes)} if indexes else {}
+            self.append_changes([_make_state_partitions_record(self.group_id, {**self.initialized, **added})])
 
     # --- offsets, which it has none of ----------------------------------------------------------------
 
