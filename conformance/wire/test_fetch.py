@@ -123,6 +123,9 @@ def test_a_fetch_beyond_the_end_of_its_epoch_gets_the_diverging_epoch(connection
     (partition,) = answer.responses[0].partitions
     assert (partition.error_code, bytes(partition.records)) == (0, b"")
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, END)
+    request = fetch_request({name: [asked(0, 99, last_fetched_epoch=0)]}, isolation_level=1)
+    (partition,) = connection.ask(request, 12).responses[0].partitions
+    assert (partition.diverging_epoch.end_offset, partition.aborted_transactions) == (END, None)
     found = fetch(connection, {name: [asked(0, 4, last_fetched_epoch=0)]})
     assert found[name, 0].first_offsets == (4, 6, 8)
 

@@ -146,6 +146,14 @@ def test_a_session_without_partitions_is_closed(connection: Connection, name: st
     assert fetch(connection, session, 2) == NOT_FOUND
 
 
+def test_a_fetch_that_empties_its_session_returns_the_partitions_it_names(
+    connection: Connection, name: str, session: int
+) -> None:
+    expected = Answer(0, NO_SESSION, {(name, 0): FIRST})
+    assert fetch(connection, session, 1, {name: [asked(0, 0)]}, forget={name: [0, 1]}) == expected
+    assert fetch(connection, session, 2) == NOT_FOUND
+
+
 def test_a_session_may_start_without_partitions(connection: Connection) -> None:
     opened = fetch(connection, 0, 0)
     assert (opened.error_code, opened.partitions) == (0, {})

@@ -131,7 +131,7 @@ def _find_session_and_partitions(
     sessions.update_session_memory(session, now_ms)
     if not session.partitions:
         sessions.remove_session(session.session_id)
-        return None, []
+        return None, (yield from _make_requested_partitions_in_steps(context, request))
     return session, list(session.partitions.values())
 
 

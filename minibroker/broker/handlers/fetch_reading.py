@@ -266,6 +266,7 @@ class FetchReading:
         diverges = epoch < fetched_partition.last_fetched_epoch or end_offset < fetched_partition.fetch_offset
         if diverges:
             answer.diverging_epoch = PartitionAnswer.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            answer.aborted_transactions = None
             self.urgent = True
         return diverges
 
