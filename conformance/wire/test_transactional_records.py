@@ -197,6 +197,27 @@ def test_the_producer_is_validated_before_the_records(producer: TransactionalPro
     assert end_offset(producer.connection, name) == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [(9, 0, INVALID_STATE), (11, 0, ErrorCode.TRANSACTION_ABORTABLE), (9, 1, OLD_EPOCH), (12, 1, OLD_EPOCH)],
+)
+def test_a_batch_of_no_open_transaction_is_answered_without_the_log_start_offset(
+    producer: TransactionalProducer, name: str, version: int, epoch: int, code: int
+) -> None:
+    request = produce_request(name, (0, records_of(producer, producer_epoch=epoch)))
+    request.transactional_id = producer.transactional_id
+    (answer,) = producer.connection.ask(request, version).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, -1)
+
+
+def test_a_first_batch_is_validated_before_its_sequence(producer: TransactionalProducer, name: str) -> None:
+    unnumbered = records_of(producer, base_sequence=-1)
+    assert one_batch_to(producer, name, unnumbered, version=12) == ErrorCode.INVALID_RECORD
+    broken = records_of(producer, base_sequence=3, crc=1)
+    assert one_batch_to(producer, name, broken, version=12) == ErrorCode.CORRUPT_MESSAGE
+    assert end_offset(producer.connection, name) == 0
+
+
 @pytest.mark.parametrize("version", [9, 12])
 def test_records_of_a_valid_producer_are_validated(producer: TransactionalProducer, name: str, version: int) -> None:
     """And newer clients' partition is part of the transaction, whatever comes of them."""

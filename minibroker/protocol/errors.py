@@ -172,6 +172,10 @@ class KafkaError(Exception):
             witness(self)
 
 
+class UnverifiedBatch(KafkaError):
+    """A batch that is refused before the log has checked it: it is in no open transaction that is known of."""
+
+
 class CorruptBatch(KafkaError):
     """Bytes that are not a whole and sound record batch: CORRUPT_MESSAGE.
 

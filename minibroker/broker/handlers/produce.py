@@ -39,7 +39,7 @@ from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.turn import AppendWait
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError, UnverifiedBatch
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
 from minibroker.protocol.records.validation import SMALL_BYTES
@@ -280,6 +280,8 @@ def _append_batch(
     log = partition.log
     records, headers = validated
     header = headers[0]
+    if transaction_wait is not None:
+        log.producers.check_first_sequence(header)
     original = log.producers.check_epoch_and_sequence(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition gets the append time of the original, whatever the timestamp type of the topic.
@@ -347,7 +349,8 @@ def _make_error_answer(
             RecordError(batch_index=record, batch_index_error_message=message)
             for record, message in error.record_errors
         ]
-    if topic is not None and (isinstance(error, InvalidRecords) or error.code in WITH_LOG_START):
+    has_checked = isinstance(error, InvalidRecords) or error.code in WITH_LOG_START
+    if topic is not None and has_checked and not isinstance(error, UnverifiedBatch):
         answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = make_current_leader_answer(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)

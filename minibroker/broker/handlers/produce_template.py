@@ -224,6 +224,8 @@ class ProduceTemplate(Template):
         if transactional_id is None or header.producer_id < 0:
             return False
         joined = verify_produced_batch(cluster.transactions, self._partition, header, transactional_id, self.version)
+        if joined is not None:
+            self._partition.log.producers.check_first_sequence(header)
         return joined is None or joined.is_over
 
 

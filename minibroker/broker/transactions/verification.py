@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
 from minibroker.broker.turn import write_pending_appends
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError, UnverifiedBatch
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition
@@ -86,8 +86,8 @@ def verify_produced_batch(
 ) -> AppendWait | None:
     """Check that a transactional batch may be appended: its transaction is open in the log or at the coordinator.
 
-    Return what to wait for before the batch is acknowledged, or None. Raises KafkaError with the code for a Produce of
-    `api_version`.
+    Return what to wait for before the batch is acknowledged, or None; with a wait, the batch's sequence must pass
+    `check_first_sequence`. Raises UnverifiedBatch with the code for a Produce of `api_version`.
     """
     if partition.log.producers.is_in_transaction(header):
         return None
@@ -97,19 +97,17 @@ def verify_produced_batch(
         joined = add_or_verify_partition(transactions, transactional_id, producer, partition, may_add=joins)
     except KafkaError as error:
         raise _translate_error_for_version(error, api_version) from error
-    if joins:
-        partition.log.producers.check_first_sequence(header)
     return None if joined is None else joined._replace(translated_codes={})  # a producer gets the log's own error code
 
 
-def _translate_error_for_version(error: KafkaError, api_version: int) -> KafkaError:
+def _translate_error_for_version(error: KafkaError, api_version: int) -> UnverifiedBatch:
     """Return the error as a Produce of this version reports it: a retriable code, or INVALID_TXN_STATE."""
     code = error.code
     if code in RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_THAT_JOINS):
         message = (
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
         )
-        return KafkaError(RETRIED_AS, message)
+        return UnverifiedBatch(RETRIED_AS, message)
     if code == ErrorCode.TRANSACTION_ABORTABLE and api_version < FIRST_PRODUCE_WITH_ABORTABLE:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
-    return error
+        return UnverifiedBatch(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    return UnverifiedBatch(error.code, error.message)
