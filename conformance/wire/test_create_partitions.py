@@ -85,6 +85,16 @@ def test_new_partitions_are_placed_as_assigned(connection: Connection, new_topic
     assert repeated(lambda: count_of(connection, name), lambda count: count == 3) == 3
 
 
+def test_too_many_additional_partitions_are_rejected_before_their_assignment(
+    connection: Connection, new_topic: NewTopic
+) -> None:
+    name = new_topic()
+    message = "Excessively large number of additional partitions per request."
+    for assignments in (None, [], [[broker_id(connection)]]):
+        refusal = (ErrorCode.POLICY_VIOLATION, name, message)
+        assert grow(connection, wanted(name, 10_002, assignments), validate_only=True) == [refusal]
+
+
 def test_partitions_cannot_be_added_to_an_unknown_topic(connection: Connection) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for name in ("no-such-topic", "a b"):

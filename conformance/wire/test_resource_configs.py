@@ -27,6 +27,7 @@ DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = 5, 6, 7, 8
 INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 DONE = (0, None)
 SESSION = "consumer.session.timeout.ms"
+TAGS = "streams.rack.aware.assignment.tags"
 
 Line = tuple[str, int, str | None]
 
@@ -84,6 +85,8 @@ def test_a_group_has_its_own_settings_or_the_brokers(connection: Connection, new
             (INVALID_CONFIG, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
         ),
         ("g", (SESSION, APPEND, "1"), (INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST.")),
+        ("g", (TAGS, APPEND, "a"), (INVALID_CONFIG, f"Can't APPEND to key {TAGS} because its type is not LIST.")),
+        ("", (TAGS, SUBTRACT, "a"), (INVALID_CONFIG, f"Can't SUBTRACT to key {TAGS} because its type is not LIST.")),
     ],
 )
 def test_invalid_group_settings_are_rejected(
@@ -108,6 +111,17 @@ def test_a_metrics_subscription_is_stored_and_described(connection: Connection, 
     assert name in {one.resource_name for one in listed}
 
 
+def test_repetitions_in_a_metrics_subscription_are_removed(connection: Connection, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    for key, text, kept in (
+        ("metrics", "a, b ,a", "a,b"),
+        ("match", "client_id=a,client_id=a", "client_id=a"),
+    ):
+        assert changed(connection, METRICS, name, (key, SET, text)) == DONE
+        own = (kept, OF_METRICS)
+        assert repeated(lambda key=key: value(connection, METRICS, name, key), lambda seen, own=own: seen == own) == own
+
+
 @pytest.mark.parametrize(
     ("name", "line", "expected"),
     [
@@ -118,6 +132,9 @@ def test_a_metrics_subscription_is_stored_and_described(connection: Connection, 
             (INVALID_REQUEST, "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
         ),
         ("m", ("nope", SET, "1"), (INVALID_REQUEST, "Unknown client metrics configuration: nope")),
+        ("m", ("metrics", APPEND, "a"), (INVALID_CONFIG, "Can't APPEND to key metrics because its type is not LIST.")),
+        ("", ("match", SUBTRACT, "a"), (INVALID_CONFIG, "Can't SUBTRACT to key match because its type is not LIST.")),
+        ("m", ("metrics", SET, "a,,b"), (INVALID_CONFIG, "Configuration 'metrics' values must not be empty.")),
         ("m", ("match", SET, "nope=a"), (INVALID_CONFIG, "Illegal client matching pattern: nope=a")),
     ],
 )

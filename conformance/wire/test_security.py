@@ -6,6 +6,7 @@ Every literal is what Apache Kafka 4.4 answers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -105,6 +106,9 @@ def test_quotas_are_set_described_and_removed(
         ([("user", "a")], {"nope": 1.0}, "Invalid configuration key nope"),
         ([("ip", "1.2.3.4")], {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
         ([("user", "a")], {"producer_byte_rate": 0.0001 - 1}, "Quota producer_byte_rate must be greater than 0"),
+        ([("user", "a")], {"request_percentage": inf}, "Quota request_percentage must be a finite number"),
+        ([("user", "a")], {"producer_byte_rate": -inf}, "Quota producer_byte_rate must be a finite number"),
+        ([("user", "a")], {"producer_byte_rate": nan}, "Quota producer_byte_rate must be a finite number"),
         ([("user", "a")], {"producer_byte_rate": 1.5}, "producer_byte_rate cannot be a fractional value."),
         (
             [("user", "a")],

@@ -18,6 +18,7 @@ INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)"
 # The longest meaningful number; int() of a million digits would stall the broker.
 NUMBER_LENGTH = 400
+CLIENT_METRICS_LISTS = frozenset({"match", "metrics"})
 MOST_PLACES = 16  # after the point, to distinguish all doubles
 
 
@@ -35,7 +36,8 @@ def parse_setting_value(setting: Setting, name: str, text: str) -> SettingValue:
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
     if isinstance(value, tuple):
-        value = _remove_duplicates_of_list(value, name, may_repeat=name == setting.topic)
+        may_repeat = name == setting.topic or name in CLIENT_METRICS_LISTS
+        value = _remove_duplicates_of_list(value, name, may_repeat=may_repeat)
     objection = setting.valid.find_validation_error(value) if setting.valid is not None else None
     if objection is not None:
         raise InvalidValue(
@@ -88,7 +90,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def _remove_duplicates_of_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
-    """Return the list without duplicates, which Kafka accepts for a topic and rejects for a broker."""
+    """Return the list without duplicates, which Kafka accepts for topics and client metrics, not for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
     once = tuple(dict.fromkeys(elements))

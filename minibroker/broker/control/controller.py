@@ -16,6 +16,7 @@ from minibroker.broker.configs.settings import validate_topic_overrides
 from minibroker.broker.control.elections import elect_leaders_at_start_in_steps, remove_absent_nodes_from_isr
 from minibroker.broker.control.placement import (
     DEFAULT,
+    MAXIMUM_PARTITIONS_PER_REQUEST,
     Assignment,
     check_replica_assignment,
     choose_replica_assignment,
@@ -219,6 +220,9 @@ class Controller:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         new = self._check_and_count_added_partitions(topic, count)
+        if new > MAXIMUM_PARTITIONS_PER_REQUEST:
+            message = "Excessively large number of additional partitions per request."
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
         replication_factor = len(topic.partitions[0].replicas)
         if assignment is None:
             assignment = place_replicas(self._cluster, new, replication_factor)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics_overrides
+from minibroker.broker.configs.client_metrics import MATCH, validate_client_metrics_overrides
 from minibroker.broker.configs.config_changes import (
     ChangeKind,
     ConfigChange,
@@ -31,7 +31,7 @@ from minibroker.broker.configs.config_changes import (
     check_config_text_sizes,
     find_config_changes,
 )
-from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
+from minibroker.broker.configs.group_settings import validate_group_overrides
 from minibroker.broker.configs.listeners import get_listener_setting
 from minibroker.broker.configs.resource_configs import change_logger_levels
 from minibroker.broker.configs.settings import (
@@ -168,7 +168,7 @@ TO_ALTER: dict[int, Right] = {
     ResourceType.GROUP: ALTER_GROUP_CONFIGS,
 }
 LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
-GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
+NO_LISTS: dict[str, Setting] = {}  # Kafka appends and subtracts only where a topic or a broker has the list
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, durable=True)
@@ -333,20 +333,21 @@ def _check_min_isr_change(name: str, text: str | None) -> None:
 def _compute_group_config_changes(
     context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
+    current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
+    texts = apply_config_changes(NO_LISTS, current, changes)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
-    texts = validate_group_overrides(context.cluster.settings, apply_config_changes(GROUP_ROWS, current, changes))
-    return find_config_changes(current, texts)
+    return find_config_changes(current, validate_group_overrides(context.cluster.settings, texts))
 
 
 def _compute_client_metrics_config_changes(
     context: RequestContext, name: str, changes: Iterable[ConfigChange]
 ) -> dict[str, str | None]:
+    current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
+    texts = apply_config_changes(NO_LISTS, current, changes)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
-    texts = validate_client_metrics_overrides(apply_config_changes(CLIENT_METRICS_SETTINGS, current, changes))
+    texts = validate_client_metrics_overrides(texts)
     if MATCH in texts:
         from minibroker.broker.client_telemetry import compile_match_patterns  # imported late: few brokers need it
 

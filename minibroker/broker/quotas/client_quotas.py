@@ -76,6 +76,8 @@ def check_quota_value(limits: Mapping[str, QuotaValueLimit], key: str, value: fl
     limit = limits.get(key)
     if limit is None:
         raise _make_invalid_request_error(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise _make_invalid_request_error(f"Quota {key} must be a finite number")
     if not value > 0:
         raise _make_invalid_request_error(f"Quota {key} must be greater than 0")
     if value > limit.maximum:

@@ -61,7 +61,7 @@ def test_a_telemetry_subscription_is_stored_and_described(harness: Harness) -> N
     assert alter(harness, CLIENT_METRICS, "m", *lines) == DONE
     harness.restart()
     assert value(harness, CLIENT_METRICS, "m", "match") == ("client_id=a.*", OF_METRICS)
-    assert alter(harness, CLIENT_METRICS, "m", ("metrics", APPEND, "other.")) == DONE
+    assert alter(harness, CLIENT_METRICS, "m", ("metrics", SET, "org.apache.,other.")) == DONE
     assert value(harness, CLIENT_METRICS, "m", "metrics") == ("org.apache.,other.", OF_METRICS)
 
 
