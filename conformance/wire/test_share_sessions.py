@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from conformance.wire.batches import batch
 from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.requests import LATEST, create_request, list_offset, metadata_of, produce, remove, repeated, topic
-from conformance.wire.share_fixtures import NOW_MS, member, new_share_member, topic_id, write
+from conformance.wire.share_fixtures import NOW_MS, NewMember, member, new_share_member, topic_id, write
 from conformance.wire.share_members import (
     Member,
     configure,
@@ -19,7 +21,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from minibroker.protocol.primitives import ZERO_UUID
-from tests.clients.share_requests import ACCEPT
+from tests.clients.share_requests import ACCEPT, acknowledge_request
 
 __all__ = ["member", "new_share_member", "topic_id"]
 
@@ -52,6 +54,37 @@ def test_the_first_response_of_a_session_lists_partitions_with_acquirable_record
     other = Member(connection, group, name, member.topic_id)
     other.join()
     assert [len(other.ask_fetch().responses) for _ in range(2)] == [0, 0]
+
+
+def test_a_restarted_share_session_keeps_the_records_of_its_member(
+    connection: Connection, name: str, member: Member, new_share_member: NewMember
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    member.session_epoch = 0
+    assert member.fetch(max_wait_ms=0) == []
+    other = new_share_member()
+    other.join()
+    assert other.fetch(max_wait_ms=0) == []
+    assert member.outcome((0, 1, [ACCEPT])) == 0
+    assert member.acknowledge(share_session_epoch=-1).error_code == 0
+    assert other.fetch_some() == [(2, 2, 2)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_acknowledgements_are_validated_before_their_partition(
+    connection: Connection, name: str, member: Member, version: int
+) -> None:
+    write(connection, name, 1)
+    assert member.fetch_some() == [(0, 0, 1)]
+    unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
+    for said, code in (((0, 0, [ACCEPT]), unknown), ((0, 0, [9]), invalid), ((0, 2, [ACCEPT] * 2), invalid)):
+        request = acknowledge_request(member.topic_id, [said], group_id=member.group, member_id=member.member_id)
+        request.topics[0].partitions[0].partition_index = 9
+        request.share_session_epoch = member.session_epoch
+        (topic,) = connection.ask(request, version).responses
+        member.session_epoch += 1
+        assert [each.error_code for each in topic.partitions] == [code]
 
 
 # --- offsets --------------------------------------------------------------------------------------------------------

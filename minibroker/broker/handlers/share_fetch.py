@@ -148,7 +148,7 @@ def _update_share_session(
     if request.share_session_epoch == FIRST_EPOCH:
         if acknowledges:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A first request of a session has no acknowledgements.")
-        session = yield from shares.begin_share_session(key, context.connection)
+        session = shares.begin_share_session(key, context.connection)
     else:
         session = shares.get_share_session(key, request.share_session_epoch)
     for topic in request.topics:
@@ -473,7 +473,6 @@ def _acknowledge_records(
     context: RequestContext, key: SessionKey, shared: SharedPartition, batches: Sequence[Batch], *, may_renew: bool
 ) -> Steps[AppendWait]:
     """Acknowledge records of a partition; return the wait until that is durable. Raises KafkaError."""
-    partition = _find_led_partition(context, shared)
     acknowledgements: list[RangeAcknowledgement] = []
     for portion in split_into_portions(batches):
         for batch in portion:
@@ -483,6 +482,7 @@ def _acknowledge_records(
             if len(acknowledgements) > 1 and acknowledgements[-1].first == acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
+    partition = _find_led_partition(context, shared)
     try:
         share = yield from context.cluster.shares.find_or_open_share_partition(key.group_id, partition)
         return share.acknowledge_records(key.member_id, acknowledgements)

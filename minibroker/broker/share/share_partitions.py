@@ -146,9 +146,14 @@ class SharePartitions:
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    def begin_share_session(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
-        """Begin a session, in place of an earlier one. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
-        yield from self.end_share_session(key)
+    def begin_share_session(self, key: SessionKey, connection: Connection) -> ShareSession:
+        """Begin a session, in place of an earlier one, whose records the member keeps.
+
+        Raises KafkaError(SHARE_SESSION_LIMIT_REACHED).
+        """
+        earlier = self.sessions.pop(key, None)
+        if earlier is not None:
+            earlier.connection.call_when_lost(key, None)
         limit = self.cluster.settings["group.share.max.share.sessions"]
         if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
