@@ -9,6 +9,7 @@ import pytest
 from conformance.wire.batches import batch
 from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
+from conformance.wire.members import join_request
 from conformance.wire.requests import LATEST, create_request, list_offset, metadata_of, produce, remove, repeated, topic
 from conformance.wire.share_fixtures import NOW_MS, NewMember, member, new_share_member, topic_id, write
 from conformance.wire.share_members import (
@@ -155,6 +156,15 @@ def test_altering_share_offsets_of_a_topic_creates_the_group(connection: Connect
     described = describe(connection, group)
     assert (described.error_code, described.group_state, described.group_epoch) == (0, "Empty", 1)
     assert deleted(connection, group, name) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_classic_member_cannot_join_an_empty_share_group(connection: Connection, group: str, name: str) -> None:
+    assert altered(connection, group, name, 2) == (0, 0)
+    for version, instance in ((9, None), (9, "i-1"), (2, None)):
+        answer = connection.ask(join_request(group, instance=instance), version)
+        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert describe(connection, group).group_state == "Empty"
+    assert start_offset(connection, group, name)[0] == 2
 
 
 def test_an_empty_share_group_can_be_deleted(connection: Connection, group: str, member: Member) -> None:

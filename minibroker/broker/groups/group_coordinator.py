@@ -152,10 +152,14 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def find_group_to_join(self, group_id: str, *, create: bool) -> Group:
         """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
 
+        An empty share group stays, with its offsets.
+
         Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append_entries`.
         """
         group = self.groups.get(group_id)
-        if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
+        if group is not None and (
+            isinstance(group, ClassicGroup) or group.type is GroupType.SHARE or not group.is_empty
+        ):
             return group
         if not create:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
