@@ -15,6 +15,7 @@ from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.consumer_members import Member, describe, told
 from conformance.wire.members import Member as ClassicMember
+from conformance.wire.members import join_request
 from conformance.wire.requests import configure_group, repeated
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -69,6 +70,34 @@ def test_a_classic_group_is_upgraded_and_downgraded(
         assert (classic.error_code, classic.group_state) == (0, "PreparingRebalance")
         assert [each.member_id for each in classic.members] == [old.member_id]
         assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_static_member_keeps_its_epoch_and_partitions_in_the_new_protocol(
+    connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic(3)
+    with connect() as own:
+        old = ClassicMember(own, group, instance="i-1", protocols=(("range", subscription(name)),))
+        old.join()
+        old.sync({old.member_id: assignment(name, 0, 1)})
+        new = Member(connection, group, "m-1", name, instance_id="i-1")
+        assert new.join().error_code == 0
+        assert (new.epoch, new.count) == (1, 2)
+        described = describe(connection, group)
+        assert (described.group_epoch, described.assignment_epoch, described.group_state) == (1, 1, "Stable")
+        assert [each.member_id for each in described.members] == ["m-1"]
+
+
+def test_a_consumer_group_gives_a_classic_member_its_id_with_the_error(
+    connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic()
+    assert Member(connection, group, "m-1", name).join().error_code == 0
+    for version, protocol_name in ((9, None), (7, None), (6, "")):
+        request = join_request(group, protocols=(("range", subscription(name)),))
+        answer = connection.ask(request, version)
+        assert (answer.error_code, answer.protocol_name) == (ErrorCode.MEMBER_ID_REQUIRED, protocol_name)
+        assert answer.member_id
 
 
 def test_a_classic_member_joins_a_consumer_group(

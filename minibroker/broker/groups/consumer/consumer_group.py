@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.delayed_operations import Promise
+from minibroker.broker.groups.classic.members import make_join_group_error
 from minibroker.broker.groups.consumer import classic_metadata, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (
@@ -63,7 +64,7 @@ class ConsumerGroup(ConsumerGroupState):
         self.check_room_for_member(member_id, request.group_instance_id)
         self._check_classic_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
-            promise.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+            promise.resolve(make_join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
         subscription = _decode_subscription(request)
         static = self.find_static_member(request.group_instance_id)

@@ -24,6 +24,7 @@ from minibroker.broker.groups.consumer.member import (
     remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
+from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.group_entries import GroupChange
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MalformedMessage
@@ -87,9 +88,11 @@ def _make_upgrade_records(classic: ClassicGroup) -> list[GroupChange]:
     """Return the records of a consumer group with these members; their last assignment is also its first target."""
     group_id, epoch = classic.group_id, classic.generation
     members = [_convert_to_consumer_member(classic, member) for member in classic.members.values()]
+    topic_names = set[str]().union(*(member.topic_names for member in members))
+    metadata_hash = hash_topic_metadata(topic_names, classic.context.cluster.image)
     return [
         *(consumer_records.make_member_metadata_record(group_id, member) for member in members),
-        consumer_records.make_group_epoch_record(group_id, epoch, 0),
+        consumer_records.make_group_epoch_record(group_id, epoch, metadata_hash),
         *(
             consumer_records.make_target_assignment_record(
                 group_id, member.member_id, remove_epochs_from_partitions(member.assigned)
