@@ -126,6 +126,12 @@ def test_a_member_waiting_for_an_assignment_rejoins_when_another_joins(new_membe
         ((("a", "b"), ("b", "a"), ("b", "a")), "b"),
         ((("a", "b", "c"), ("c", "b"), ("b", "c")), "b"),
         ((("a", "b"), ("c", "b")), "b"),
+        ((("range", "cooperative-sticky"), ("cooperative-sticky", "range")), "range"),
+        ((("cooperative-sticky", "range"), ("range", "cooperative-sticky")), "range"),
+        ((("roundrobin", "range"), ("range", "roundrobin")), "range"),
+        ((("roundrobin", "sticky"), ("sticky", "roundrobin")), "sticky"),
+        ((("a", "b"), ("b", "a")), "a"),
+        ((("b", "a"), ("a", "b")), "a"),
     ],
 )
 def test_the_common_protocol_with_the_most_votes_is_chosen(

@@ -32,6 +32,12 @@ class HashOrder(Generic[Item]):
             yield from reversed(self._slots.get(slot, ()))
 
 
+def find_java_hash_slot(key: str) -> int:
+    """Return the slot of a key in a `HashMap` of Java that has not grown: 16 slots, iterated over in their order."""
+    value = hash_as_java(key) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15
+
+
 def iterate_in_hash_order(items: Mapping[str, Item]) -> Iterator[Item]:
     """Iterate over the values in the order in which Kafka's hash table with these keys does."""
     order: HashOrder[Item] = HashOrder(len(items))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.delayed_operations import Promise
+from minibroker.broker.groups.hash_order import find_java_hash_slot
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.group_records import GroupMetadataValue
@@ -279,12 +280,15 @@ class Membership:
         return any(self._supported[name] == len(self.members) for name in names)
 
     def select_protocol(self) -> str | None:
-        """Return the protocol with the most votes, of those that all members support; None without members."""
+        """Return the protocol with the most votes, of those that all members support; None without members.
+
+        Of several with as many votes, it is the first in the order of Java's HashMap, as in Kafka.
+        """
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
         votes = Counter(
             filter(None, (member.choose_preferred_protocol(candidates) for member in self.members.values()))
         )
-        return votes.most_common(1)[0][0] if votes else None
+        return min(votes, key=lambda name: (-votes[name], find_java_hash_slot(name))) if votes else None
 
     # --- answers ----------------------------------------------------------------------------------
 
