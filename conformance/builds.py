@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from conformance.maven import QUICK_JAVA, run_maven
 from tests.class_archives import locked
 
 HERE = Path(__file__).parent
@@ -22,8 +22,6 @@ PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
 CLUSTER = HERE / "pipeline_cluster"
-# Half of the CPU time, where a start counts and not the speed.
-QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 JAVA = ("java", *QUICK_JAVA)
 # Without optimising, Go builds a program and its own library in half of the CPU time.
 QUICK_GO = "-gcflags=all=-N -l"
@@ -33,7 +31,7 @@ APACHE_KAFKA = os.environ.get("KAFKA_VERSION", "4.4.0")  # the release whose ser
 @functools.cache
 def apache_kafka() -> Path:
     """The folder with the jars of an Apache Kafka server."""
-    command = [*MAVEN, f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"]
+    command = ["mvn", f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"]
     _build(HERE / "apache_kafka", command, APACHE_KAFKA)
     return HERE / "apache_kafka" / "target" / APACHE_KAFKA / "jars"
 
@@ -41,28 +39,28 @@ def apache_kafka() -> Path:
 @functools.cache
 def authorizer(version: str) -> Path:
     """The folder with the jars of Kafka's authorizer, of this release."""
-    _build(HERE / "authorizer", [*MAVEN, f"-Dkafka.version={version}", "dependency:copy-dependencies"], version)
+    _build(HERE / "authorizer", ["mvn", f"-Dkafka.version={version}", "dependency:copy-dependencies"], version)
     return HERE / "authorizer" / "target" / version / "jars"
 
 
 @functools.cache
 def group_coordinator() -> Path:
     """The folder with the jars of Kafka's group coordinator."""
-    _build(HERE / "assignor", [*MAVEN, "dependency:copy-dependencies"], "group-coordinator")
+    _build(HERE / "assignor", ["mvn", "dependency:copy-dependencies"], "group-coordinator")
     return HERE / "assignor" / "target" / "jars"
 
 
 @functools.cache
 def oauth_server() -> Path:
     """The folder with the jars of an issuer of tokens."""
-    _build(HERE / "oauth_server", [*MAVEN, "dependency:copy-dependencies"], "oauth-server")
+    _build(HERE / "oauth_server", ["mvn", "dependency:copy-dependencies"], "oauth-server")
     return HERE / "oauth_server" / "target" / "jars"
 
 
 @functools.cache
 def released_jars() -> Path:
     """The folder with the jars of each release that is emulated."""
-    _build(HERE / "emulation", [*MAVEN, "dependency:copy"], "jars")
+    _build(HERE / "emulation", ["mvn", "dependency:copy"], "jars")
     return HERE / "emulation" / "target" / "jars"
 
 
@@ -70,16 +68,16 @@ def released_jars() -> Path:
 def java(version: str) -> str:
     """The class path of the program with this version of kafka-clients."""
     target = PROGRAMS / "java" / "target" / version
-    command = shlex.join([*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"])
-    packing = shlex.join(["jar", "--create", "--file", str(target / "program.jar"), "-C", str(target / "classes"), "."])
-    _build(PROGRAMS / "java", ["sh", "-c", f"{command} && {packing}"], f"{version}.jar")
+    command = ["mvn", f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
+    packing = ["jar", "--create", "--file", str(target / "program.jar"), "-C", str(target / "classes"), "."]
+    _build(PROGRAMS / "java", command, f"{version}.jar", after=packing)
     return f"{target / 'program.jar'}:{target / 'jars'}/*"  # no folder of classes: they would not be archived
 
 
 @functools.cache
 def java_admin() -> str:
     """The class path of the program that calls every method of the admin API."""
-    _build(PROGRAMS / "java_admin", [*MAVEN, "compile", "dependency:copy-dependencies"], "java-admin")
+    _build(PROGRAMS / "java_admin", ["mvn", "compile", "dependency:copy-dependencies"], "java-admin")
     target = PROGRAMS / "java_admin" / "target" / "4.4.0"
     return f"{target / 'classes'}:{target / 'jars'}/*"
 
@@ -87,7 +85,7 @@ def java_admin() -> str:
 @functools.cache
 def kafka_streams(version: str) -> str:
     """The class path of the application with this version of Kafka Streams."""
-    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
+    command = ["mvn", f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
     _build(PROGRAMS / "kafka_streams", command, version)
     target = PROGRAMS / "kafka_streams" / "target" / version
     return f"{target / 'classes'}:{target / 'jars'}/*"
@@ -97,18 +95,18 @@ def kafka_streams(version: str) -> str:
 def kafka_tests() -> Path:
     """The folder with Apache Kafka's own integration tests, what they need, and the harness that runs them."""
     folder = HERE / "kafka_tests"
-    fetching = shlex.join([*MAVEN, "generate-resources"])
     compiling = "javac -nowarn -d target/classes -cp 'target/jars/*:target/tests/*' src/harness/*.java"
     packing = "jar --create --file target/harness.jar --manifest manifest -C target/classes . -C resources ."
-    _build(folder, ["sh", "-c", f"{fetching} && rm -rf target/classes && {compiling} && {packing}"], "kafka-tests")
+    after = ["sh", "-c", f"rm -rf target/classes && {compiling} && {packing}"]
+    _build(folder, ["mvn", "generate-resources"], "kafka-tests", after=after)
     return folder / "target"
 
 
 @functools.cache
 def old_java(version: str) -> str:
     """The class path of the programs with this version of kafka-clients, one of those that their `pom.xml` lists."""
-    maven = shlex.join([*MAVEN, "compile", "dependency:copy-dependencies"])
-    _build(PROGRAMS / "old_java", ["sh", "-c", f"{shlex.quote(sys.executable)} modules.py && {maven}"], "old-java")
+    command = ["mvn", "compile", "dependency:copy-dependencies"]
+    _build(PROGRAMS / "old_java", command, "old-java", before=[sys.executable, "modules.py"])
     target = PROGRAMS / "old_java" / "target" / version
     return f"{target / 'classes'}:{target / 'jars'}/*"
 
@@ -143,7 +141,7 @@ def registry_client(name: str) -> list[str]:
             _build(folder, ["go", "build", QUICK_GO, "-o", "target/registry-client", "."], "registry-client")
             return [str(folder / "target" / "registry-client")]
         case "java":
-            _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], name)
+            _build(folder, ["mvn", "compile", "dependency:copy-dependencies"], name)
             return [*JAVA, "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
         case "python":
             return _python_program(folder)
@@ -188,7 +186,7 @@ def spark_connector() -> list[Path]:
     for connector, tokens in ((__version__, __version__), *SPARK_CONNECTORS):
         versions = [f"-Dconnector.version={connector}", f"-Dtoken.version={tokens}"]
         try:
-            _build(SPARK_CONNECTOR, [*MAVEN, *versions, "dependency:copy-dependencies"], connector)
+            _build(SPARK_CONNECTOR, ["mvn", *versions, "dependency:copy-dependencies"], connector)
         except RuntimeError as error:
             missing = error
         else:
@@ -200,7 +198,7 @@ def spark_connector() -> list[Path]:
 def kafka_connect() -> Path:
     """The folder with the jars of Kafka Connect, its connectors to files, and MirrorMaker."""
     folder = HERE / "connect"
-    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "connect")
+    _build(folder, ["mvn", "dependency:copy-dependencies"], "connect")
     return folder / "target" / "jars"
 
 
@@ -208,7 +206,7 @@ def kafka_connect() -> Path:
 def debezium() -> Path:
     """The folder with the jars of Debezium's connector of PostgreSQL."""
     folder = HERE / "connect" / "debezium"
-    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "debezium")
+    _build(folder, ["mvn", "dependency:copy-dependencies"], "debezium")
     return folder / "target" / "jars"
 
 
@@ -232,7 +230,7 @@ def hadoop(name: Literal["s3", "hadoop"]) -> list[Path]:
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     version = client.stem.removeprefix("hadoop-client-api-")
     folder = CLUSTER / name
-    _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
+    _build(folder, ["mvn", f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
     return sorted((folder / "target" / version).glob("*.jar"))
 
 
@@ -254,7 +252,7 @@ def container_program(language: str) -> list[str]:
     folder = HERE / "image" / "programs" / language
     match language:
         case "java" | "spring":
-            _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], language)
+            _build(folder, ["mvn", "compile", "dependency:copy-dependencies"], language)
             return [*JAVA, "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
         case "go":
             _build(folder, ["go", "build", QUICK_GO, "-o", "target/testcontainers", "."], language)
@@ -268,13 +266,19 @@ def container_program(language: str) -> list[str]:
 
 # The version of the connector, and that of its small library for delegation tokens: not all are everywhere.
 SPARK_CONNECTORS = (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))
-MAVEN = ["mvn", "-q", "-B"]
 
 
-def _build(folder: Path, command: Sequence[str], name: str, *others: Path) -> None:
-    """Runs the command unless it succeeded since the last change in the folder, or in the others that it needs.
+def _build(
+    folder: Path,
+    command: Sequence[str],
+    name: str,
+    *others: Path,
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+) -> None:
+    """Runs the commands unless they succeeded since the last change in the folder, or in the others that they need.
 
-    Raises RuntimeError with its output.
+    Raises RuntimeError with the output of the one that failed.
     """
     target = folder / "target"
     target.mkdir(exist_ok=True)
@@ -282,10 +286,18 @@ def _build(folder: Path, command: Sequence[str], name: str, *others: Path) -> No
         done = target / f"{name}.done"
         if done.exists() and done.stat().st_mtime > max(map(_newest_source, (folder, *others))):
             return
-        result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} in {folder} failed:\n{result.stdout[-4000:]}")
+        for step in filter(None, (before, command, after)):
+            _run(folder, step)
         done.touch()
+
+
+def _run(folder: Path, command: Sequence[str]) -> None:
+    if command[0] == "mvn":
+        run_maven(folder, command[1:])
+        return
+    result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} in {folder} failed:\n{result.stdout[-4000:]}")
 
 
 def _newest_source(folder: Path) -> float:

@@ -9,10 +9,11 @@ import fcntl
 import functools
 import json
 import re
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from conformance.maven import run_maven
 
 HERE = Path(__file__).parent
 RELEASES = ("4.4.0", "3.9.1")  # the newest first: it is asked first
@@ -38,16 +39,9 @@ def jars() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = target / "jars" / "done"
         if not done.exists() or done.stat().st_mtime < (HERE / "pom.xml").stat().st_mtime:
-            _fetch()
+            run_maven(HERE, ["dependency:copy"])
             done.touch()
     return target / "jars"
-
-
-def _fetch() -> None:
-    command = ["mvn", "-q", "-B", "dependency:copy"]
-    result = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout[-4000:]}")
 
 
 @functools.cache
