@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 from conformance.clients import REPOSITORY
+from conformance.maven import QUICK_JAVA
 from tests.running import environment_for_broker
 
 EXAMPLES, KITS = REPOSITORY / "examples", REPOSITORY / "kits"
 PATIENCE_S = 400  # an empty cache needs everything from the registries
+# Half of the CPU time of a JVM that runs once, also of those that Maven starts; and much is installed that never runs.
+ONCE = {"JAVA_TOOL_OPTIONS": " ".join(QUICK_JAVA), "PIP_NO_COMPILE": "1"}
 MAVEN_TEST = ("mvn", "-q", "-B", "-DforkCount=0", "test")
 
 
@@ -37,5 +40,6 @@ def install_kit_for_java() -> None:
 
 def ended(directory: Path, scripts: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, with the programs of `scripts` before others."""
-    own = environment_for_broker({"PATH": os.pathsep.join((str(scripts), os.environ["PATH"])), **environment})
+    path = os.pathsep.join((str(scripts), os.environ["PATH"]))
+    own = environment_for_broker({**ONCE, "PATH": path, **environment})
     return subprocess.run(command, cwd=directory, env=own, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.clients import REPOSITORY
+from conformance.projects import ONCE
 from tests.clients.ports import free_ports
 from tests.pages import Block, blocks_of
 from tests.running import environment_for_broker
@@ -64,7 +65,7 @@ def readers_environment(port: int) -> dict[str, str]:
     path = os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if each != own)
     address = f"127.0.0.1:{port}"
     given = {"MINIBROKER_LISTENERS": f"PLAINTEXT://{address}", "MINIBROKER_BOOTSTRAP_SERVER": address, "PATH": path}
-    return environment_for_broker(given)
+    return environment_for_broker({**ONCE, **given})
 
 
 def typed(script: str, clone: Path, port: int) -> str:
