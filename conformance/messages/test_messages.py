@@ -14,16 +14,15 @@ from minibroker.protocol.apis import ApiKey, get_request_class, get_response_cla
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
 from minibroker.protocol.fields import list_declared_fields
+from tests.cases import for_each
 
 FIRST_TAG_OF_OURS = 10000  # such fields are not Kafka's
 CASES = 6  # random messages for each version
 MESSAGES = list_messages()
-VERSIONS = [
-    pytest.param(each, version, id=f"{each.__name__}-{version}") for each in MESSAGES for version in each.versions
-]
+VERSIONS = [(each, version) for each in MESSAGES for version in each.versions]
 
 
-@pytest.mark.parametrize(("message", "version"), VERSIONS)
+@for_each(("message", "version"), VERSIONS)
 def test_messages_are_encoded_and_decoded_as_kafkas_definition_says(message: type[Message], version: int) -> None:
     definition = definition_of(message.__name__, version)
     assert definition is not None, "no release has this version"
@@ -37,7 +36,7 @@ def test_messages_are_encoded_and_decoded_as_kafkas_definition_says(message: typ
         assert message.decode(memoryview(bytearray(expected)), version) == ours
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
+@for_each("message", MESSAGES)
 def test_field_defaults_are_those_of_kafkas_definition(message: type[Message]) -> None:
     for version in message.versions:
         definition = definition_of(message.__name__, version)
@@ -61,7 +60,7 @@ def test_request_and_response_of_an_api_have_the_same_versions() -> None:
         assert get_request_class(key).api_key == get_response_class(key).api_key == key
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
+@for_each("message", MESSAGES)
 def test_api_keys_and_names_are_those_of_kafkas_definition(message: type[Message]) -> None:
     specs = [found.spec for release in RELEASES if (found := definitions(release).get(message.__name__)) is not None]
     assert message.api_key == int(specs[0].get("apiKey", -1))
