@@ -74,12 +74,8 @@ def serve(
     gc.freeze()
     gc.enable()
     start_logging_to_stderr(log_level, log_format)
-    texts = {"cluster-id": cluster_id, "control": control, "emulate": emulate, "faults": faults}
-    texts |= {"ready-file": ready_file, "registry": registry}
     try:
-        for name, text in texts.items():
-            if text == "":  # a variable of a script that is not set
-                raise InvalidOptions(f"--{name}: the value is empty")
+        _check_no_text_is_empty(control, registry, faults, emulate, cluster_id, ready_file)
         with ExitStack() as stack:
             environment = {name: text for name, text in os.environ.items() if name not in variables.ALL}
             given = [*assignments, *_make_temporary_directory(temporary, stack)]
@@ -107,6 +103,14 @@ def serve(
             LOG.critical(str(error), extra={"event": "failed"})
             sys.exit(2)
         raise InvalidOptions(str(error)) from None
+
+
+def _check_no_text_is_empty(*texts: str | None) -> None:
+    """Raise InvalidOptions for an option whose text is empty, as a variable is that a script has not set."""
+    names = ("control", "registry", "faults", "emulate", "cluster-id", "ready-file")
+    for name, text in zip(names, texts, strict=True):
+        if text == "":
+            raise InvalidOptions(f"--{name}: the value is empty")
 
 
 def _make_temporary_directory(is_wanted: bool, stack: ExitStack) -> Iterator[str]:
