@@ -93,9 +93,8 @@ def serve(
             wishes: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
             wishes |= {"explorer": explorer, "users": _parse_passwords(logins)}
             if any(wishes.values()) or any(name.startswith("test.") for name in settings.static_texts):
-                return _run_test_kit(
-                    settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
-                )
+                wishes |= {"token": control_token, "registry": registry}
+                return _run_test_kit(settings, nodes, announce, **wishes, **first)
             first["serve_alongside"] = _make_registry_server(registry)
             return serve_until_signal(settings, nodes=nodes, announce=announce, **first)
     except (SettingsError, StartError, InvalidOptions) as error:
