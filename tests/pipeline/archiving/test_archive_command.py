@@ -67,6 +67,8 @@ def offsets_in(archive: Path) -> list[int]:
         (("--continuous", "--trigger", "soon"), "soon"),
         (("--trigger", "1s"), "--trigger needs --continuous"),
         (("--format", "iceberg"), "is not like NAMESPACE.TABLE"),
+        (("--format", "iceberg", "--out", "a.b", "--catalog", "uri=sqlite:////missing/c.db"), "the catalog: "),
+        (("--format", "iceberg", "--out", "a.b", "--catalog", "uri=sqlite:///:memory:"), "No default path is set"),
         (("--format", "delta", "--engine", "spark"), "are written by one process"),
         (("--catalog", "uri=x"), "--catalog is for iceberg and delta"),
     ],

@@ -175,6 +175,19 @@ def test_one_of_two_concurrent_archive_runs_fails(kind: str, tmp_path: Path, ice
     assert [row["offset"] for row in rows_in(table)] == [*range(8)]
 
 
+def test_one_of_two_runs_that_create_the_table_fails(tmp_path: Path, iceberg: IcebergArchive) -> None:
+    log = tmp_path / "log"
+    write_log(log, "orders", 0, records(4))
+
+    def archive_by_another_run(rows: Any) -> Any:
+        run(iceberg, log)
+        yield from rows
+
+    with pytest.raises(ArchiveError, match="another run writes to it at the same time"):
+        run(iceberg, log, decoder=archive_by_another_run)
+    assert [row["offset"] for row in rows_in(iceberg)] == [*range(4)]
+
+
 def test_decoded_columns_follow_the_schemas_of_their_values(table: ArchiveTable, tmp_path: Path) -> None:
     log = tmp_path / "log"
     get_cached_decoder.cache_clear()
