@@ -114,8 +114,10 @@ def test_an_unknown_topic_id_is_reported(connection: Connection) -> None:
 def test_topic_ids_in_older_versions_are_rejected(connection: Connection, new_topic: NewTopic, version: int) -> None:
     name = new_topic()
     wanted = Wanted(topic_id=metadata_of(connection, name).topic_id, name=name)
-    (topic,) = metadata(connection, [wanted], version).topics
+    answer = metadata(connection, [wanted], version)
+    (topic,) = answer.topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
+    assert (answer.brokers, answer.cluster_id, answer.controller_id) == ([], None, -1)
 
 
 def test_a_topic_requested_twice_is_returned_once(connection: Connection, new_topic: NewTopic) -> None:

@@ -183,6 +183,49 @@ def test_a_topic_without_describe_permission_appears_unknown(
     assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, wanted, ZERO_UUID)
 
 
+def test_each_page_of_topic_partitions_names_the_topics_without_describe_permission(
+    administrator: Connection, client: Connection, new_name: Callable[[], str]
+) -> None:
+    prefix = new_name()
+    seen, hidden, after = (f"{prefix}-{end}" for end in ("b", "c", "d"))
+    assert administrator.ask(create_request(topic(seen, 3)), 7).topics[0].error_code == 0
+    for one in (seen, after):
+        grant(administrator, DESCRIBE_TOPIC, one)
+    shape = DescribeTopicPartitionsRequest
+    names = (f"{prefix}-a", seen, hidden, after, "__consumer_offsets")
+
+    def page(cursor: tuple[str, int] | None) -> tuple[list[tuple[str, int, int]], tuple[str, int] | None]:
+        request = shape(topics=[shape.TopicRequest(name=one) for one in names], response_partition_limit=2)
+        request.cursor = None if cursor is None else shape.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+        answer = client.ask(request, 0)
+        assert not any(one.is_internal for one in answer.topics)
+        found = [(one.name, one.error_code, len(one.partitions)) for one in answer.topics]
+        then = answer.next_cursor
+        return [*found[:1], *sorted(found[1:])], then and (then.topic_name, then.partition_index)
+
+    expected = [(seen, 0, 2), *((one, NO_TOPIC, 0) for one in sorted({*names} - {seen, after}))]
+    assert repeated(lambda: page(None), lambda told: told[0] == expected) == (expected, (seen, 2))
+    unknown = (after, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    assert page((seen, 2)) == ([(seen, 0, 1), (hidden, NO_TOPIC, 0), unknown], None)
+    assert page((hidden, 0)) == ([unknown, (hidden, NO_TOPIC, 0)], None)
+
+
+def test_a_topic_without_create_permission_is_not_auto_created_whatever_its_name(
+    administrator: Connection, client: Connection, new_name: Callable[[], str]
+) -> None:
+    absent, invalid, internal, hidden = new_name(), f"{new_name()} ", "__share_group_state", "__consumer_offsets"
+    for one in (absent, invalid, internal):
+        grant(administrator, DESCRIBE_TOPIC, one)
+    wanted = [MetadataRequest.MetadataRequestTopic(name=one) for one in (absent, invalid, internal, hidden)]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
+    refused = {one.name: (one.error_code, one.is_internal) for one in client.ask(request, 12).topics}
+    assert refused == {**dict.fromkeys((absent, invalid, hidden), (NO_TOPIC, False)), internal: (NO_TOPIC, True)}
+    request.allow_auto_topic_creation = False
+    codes = {one.name: one.error_code for one in client.ask(request, 12).topics}
+    assert codes[absent] == codes[internal] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes[invalid] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 def test_a_topic_id_does_not_reveal_the_name(administrator: Connection, client: Connection, name: str) -> None:
     id = asked(administrator, name=name).topic_id
     told = asked(client, topic_id=id)

@@ -61,6 +61,9 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 @handles(ApiKey.METADATA, durable=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    if context.version < FIRST_BY_TOPIC_ID and (await run_in_slices(_has_topic_by_id(request.topics or []))):
+        topics = await run_in_slices(apply_to_items_in_steps(_make_invalid_topic_answer, request.topics or []))
+        return MetadataResponse(topics=topics)
     topics = await run_in_slices(_describe_topics(context, request))
     if any([topic.error_code for topic in topics]):
         context.cache_place = None  # an error may be gone when the client asks again
@@ -76,6 +79,15 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
             context, request.include_cluster_authorized_operations
         ),
     )
+
+
+def _has_topic_by_id(topics: list[RequestedTopic]) -> Steps[bool]:
+    """Return whether a topic has an id or no name."""
+    for requested in topics:
+        if requested.topic_id != ZERO_UUID or requested.name is None:
+            return True
+        yield
+    return False
 
 
 def _add_authorized_operations(context: RequestContext, topic: TopicAnswer) -> None:
@@ -105,14 +117,10 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
             yield
         return answers
     ids: dict[bytes, None] = {}
-    some_without_name = False
     for requested in request.topics:
         if requested.topic_id != ZERO_UUID:
             ids[requested.topic_id] = None
-        some_without_name = some_without_name or requested.name is None
         yield
-    if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from apply_to_items_in_steps(_make_invalid_topic_answer, request.topics))
     if ids:
         return (yield from run_steps_of_each_item(partial(_describe_topic_by_id, context), ids))
     names = yield from count_items_in_steps(requested.name or "" for requested in request.topics)
@@ -151,8 +159,12 @@ def _describe_topic_by_id(context: RequestContext, topic_id: bytes) -> Steps[Top
 
 
 def _describe_topic_by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
+    create = create and context.cluster.settings["auto.create.topics.enable"]
+    if not context.allows(DESCRIBE_TOPIC, name, is_needed=True):
+        return TopicAnswer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     try:
-        context.authorize(DESCRIBE_TOPIC, name)
+        if create and context.find_topic(name) is None and not context.allows(CREATE_CLUSTER):
+            context.authorize(CREATE_TOPIC, name)
         check_topic_name(name)
         topic = yield from _find_or_create_topic(context, name, create)
         return (yield from _describe_topic(context, topic))
@@ -165,9 +177,7 @@ def _find_or_create_topic(context: RequestContext, name: str, create: bool) -> S
     topic = context.find_topic(name)
     if topic is not None:
         return topic
-    if create and context.cluster.settings["auto.create.topics.enable"] and name not in NEVER_MADE:
-        if not context.allows(CREATE_CLUSTER):
-            context.authorize(CREATE_TOPIC, name)
+    if create and name not in NEVER_MADE:
         try:
             yield from _auto_create_topic(context, name)
         except KafkaError as error:

@@ -1,8 +1,9 @@
 """DescribeTopicPartitions: topics and their partitions, sorted by name, a page at a time (KIP-966).
 
 Behaviour: an empty list of topics means all. A page has at least one partition, and at most as many as the client and
-`max.request.partition.size.limit` allow. A request with the answer's cursor gets the next page. If the cursor has a
-topic that is not in the request, or a negative partition, every topic is answered with INVALID_REQUEST. Eligible leader
+`max.request.partition.size.limit` allow. A request with the answer's cursor gets the next page. Requested topics that
+the client may not describe are at the end of each page, if they are not before its cursor. If the cursor has a topic
+that is not in the request, or a negative partition, every topic is answered with INVALID_REQUEST. Eligible leader
 replicas are those of the metadata: only Kafka's log directory can have some, as every replica here is in sync.
 """
 
@@ -52,29 +53,33 @@ def _describe_page_of_topics(
     With `all_topics`, leave out topics that the client may not describe.
     """
     response = DescribeTopicPartitionsResponse()
+    denied: list[TopicAnswer] = []
     for name in names:
         yield
-        if all_topics and not context.allows(DESCRIBE_TOPIC, name):
-            continue
-        if partitions_left == 0:
+        if not context.allows(DESCRIBE_TOPIC, name, is_needed=not all_topics):
+            if not all_topics:
+                denied.append(TopicAnswer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+        elif response.next_cursor is not None:
+            if all_topics:
+                break
+        elif partitions_left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
-            break
-        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        answer, end = _describe_topic(context, name, start, partitions_left)
-        response.topics.append(answer)
-        if end is not None:
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
-            break
-        partitions_left -= len(answer.partitions)
+        else:
+            start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+            answer, end = _describe_topic(context, name, start, partitions_left)
+            response.topics.append(answer)
+            if end is not None:
+                response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            partitions_left -= len(answer.partitions)
+    response.topics += denied
     return response
 
 
 def _describe_topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
     """Return the answer for a topic, and the partition where the next page begins if it has more than `limit`."""
     answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS)
+    answer.topic_authorized_operations = context.get_allowed_operations(ResourceType.TOPIC, name)
     try:
-        context.authorize(DESCRIBE_TOPIC, name)
-        answer.topic_authorized_operations = context.get_allowed_operations(ResourceType.TOPIC, name)
         check_topic_name(name)
         topic = context.get_topic(name)
     except KafkaError as error:
