@@ -54,9 +54,9 @@ from minibroker.protocol.messages.configs import (
 )
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.groups import FindCoordinatorRequest, JoinGroupRequest
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
-from minibroker.protocol.messages.replicas import ElectLeadersRequest
+from minibroker.protocol.messages.replicas import ElectLeadersRequest, ListPartitionReassignmentsRequest
 from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
 from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from minibroker.protocol.messages.share_groups import (
@@ -323,6 +323,21 @@ def test_share_group_offsets_of_hidden_topics_are_rejected(
     ids = {told.topic_name: told.topic_id == ZERO_UUID for told in answer.responses}
     tells_nothing = differing(kafka=False, minibroker=True, because="its id would tell that the topic exists")
     assert ids == {name: tells_nothing, absent: True}
+
+
+def test_a_client_that_may_not_join_a_group_is_given_no_member_id(client: Connection) -> None:
+    for version in range(2, 10):
+        answer = client.ask(JoinGroupRequest(group_id="g", session_timeout_ms=10_000, member_id="m"), version)
+        assert (answer.error_code, answer.member_id) == (NO_GROUP, "")
+
+
+def test_denied_reassignments_have_the_requested_partitions(client: Connection) -> None:
+    shape = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    wanted = [shape(name="t", partition_indexes=[3, -1]), shape(name="", partition_indexes=[])]
+    answer = client.ask(ListPartitionReassignmentsRequest(topics=wanted), 0)
+    told = [(one.name, [(part.partition_index, part.replicas) for part in one.partitions]) for one in answer.topics]
+    assert (answer.error_code, told) == (NO_CLUSTER, [("t", [(3, []), (-1, [])]), ("", [])])
+    assert client.ask(ListPartitionReassignmentsRequest(topics=None), 0).topics == []
 
 
 def test_scram_credentials_require_cluster_permission(client: Connection) -> None:

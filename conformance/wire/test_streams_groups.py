@@ -138,6 +138,14 @@ INVALID = ErrorCode.INVALID_REQUEST
             {"topology": topology(subtopology("0", "a b"))},
             (ErrorCode.STREAMS_INVALID_TOPOLOGY, "Topic names a b are not valid topic names."),
         ),
+        (
+            {"topology": topology(subtopology("0", "a b"), epoch=-1)},
+            (ErrorCode.STREAMS_INVALID_TOPOLOGY, "Topic names a b are not valid topic names."),
+        ),
+        (
+            {"topology": topology(subtopology("0", "a"), epoch=-1), "member_epoch": 1},
+            (INVALID, "Topology can only be provided when (re-)joining."),
+        ),
     ],
 )
 def test_an_invalid_streams_heartbeat_is_rejected(

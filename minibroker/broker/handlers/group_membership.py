@@ -46,10 +46,11 @@ LeftMember = LeaveGroupResponse.MemberResponse
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     if context.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    groups, member_id = context.cluster.groups, request.member_id
+    groups, member_id = context.cluster.groups, UNKNOWN_MEMBER
     joined: Promise[JoinGroupResponse] = Promise()
     try:
         context.authorize(READ_GROUP, request.group_id)
+        member_id = request.member_id
         groups.check_group_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
         groups.check_is_coordinator(context.node, request.group_id)

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.replicas import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from minibroker.protocol.steps import Steps, split_into_portions
+from minibroker.protocol.steps import Steps, apply_to_items_in_steps, run_steps_of_each_item, split_into_portions
 
 RequestedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 ReassignedTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
@@ -127,7 +127,12 @@ def _make_reassignment_change(
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
+    if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
+        return ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            error_message=make_denial_text(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER),
+            topics=await run_in_slices(run_steps_of_each_item(_repeat_requested_topic, request.topics or [])),
+        )
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _iterate_requested_partitions(context, request):
         ongoing: list[OngoingPartition] = []
@@ -141,6 +146,16 @@ async def list_partition_reassignments(
             response.topics.append(OngoingReassignment(name=topic.name, partitions=ongoing))
         await pause()
     return response
+
+
+def _repeat_requested_topic(
+    requested: ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics,
+) -> Steps[OngoingReassignment]:
+    """Return the topic with its partitions and no replicas, as Kafka does where it refuses to list any."""
+    partitions = yield from apply_to_items_in_steps(
+        lambda index: OngoingPartition(partition_index=index), requested.partition_indexes
+    )
+    return OngoingReassignment(name=requested.name, partitions=partitions)
 
 
 def _iterate_requested_partitions(

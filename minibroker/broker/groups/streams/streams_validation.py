@@ -65,6 +65,8 @@ def _check_joining_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
                 message = f"Changelog topic {topic.name} must have an undefined partition count, "
                 message += f"but it is set to {topic.partitions}."
                 raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    if request.topology.epoch < 0:  # with which Kafka fails only later
+        raise make_invalid_request_error("Topology epoch must be non-negative.")
 
 
 def parse_owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:

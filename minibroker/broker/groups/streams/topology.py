@@ -116,10 +116,8 @@ def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo
 def check_topology_size(topology: ReportedTopology) -> None:
     """Check that a topology has not too many names, and no subtopology twice.
 
-    Raises KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST.
+    Raises KafkaError(STREAMS_INVALID_TOPOLOGY).
     """
-    if topology.epoch < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology epoch must be non-negative.")
     if len({each.subtopology_id for each in topology.subtopologies[:MAXIMUM_NAMES]}) < len(topology.subtopologies):
         raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
     count = 0
