@@ -395,3 +395,7 @@ def test_locks_cannot_be_renewed_if_the_group_does_not_allow_it(
 
 def test_an_unknown_acquire_mode_is_rejected(member: Member) -> None:
     assert member.ask_fetch(share_acquire_mode=7).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    renewal = member.ask_fetch(share_acquire_mode=7, is_renew_ack=True, max_records=1)
+    assert renewal.error_code == ErrorCode.INVALID_REQUEST
+    unknown = member.ask_fetch(share_acquire_mode=7, share_session_epoch=9, member_id="another")
+    assert unknown.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND

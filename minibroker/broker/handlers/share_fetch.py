@@ -88,10 +88,13 @@ def _check_group_and_member_id(context: RequestContext, group_id: str | None, me
 @handles(ApiKey.SHARE_FETCH)
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     group_id, member_id = _check_group_and_member_id(context, request.group_id, request.member_id)
-    _check_fetch_limits(request)
+    _check_renewal_fetches_nothing(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
     session = await run_in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
+    if request.share_acquire_mode not in ACQUIRE_MODES:
+        message = f"Unknown share acquire mode id: {request.share_acquire_mode}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)  # as Kafka answers
     fetching = ShareFetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
@@ -126,14 +129,8 @@ def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
     answer.acknowledge_error_code, answer.acknowledge_error_message = error.code, error.message
 
 
-def _check_fetch_limits(request: ShareFetchRequest) -> None:
-    """Check a request's mode and limits; one that renews locks must ask for no records.
-
-    Raises KafkaError: INVALID_REQUEST, and as in Kafka UNKNOWN_SERVER_ERROR for a mode that there is not.
-    """
-    if request.share_acquire_mode not in ACQUIRE_MODES:
-        message = f"Unknown share acquire mode id: {request.share_acquire_mode}"
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+def _check_renewal_fetches_nothing(request: ShareFetchRequest) -> None:
+    """Check that a request that renews locks asks for no records. Raises KafkaError(INVALID_REQUEST)."""
     if request.is_renew_ack and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         message = "Renewal of acquisition locks cannot be combined with a fetch of records."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
