@@ -224,6 +224,8 @@ def test_a_token_for_another_owner_requires_permission(alice: Connection, bob: C
 def test_an_owner_without_a_principal_type_is_rejected(alice: Connection) -> None:
     answer = asked(alice, owner_principal_type=None, owner_principal_name="bob")
     assert (answer.error_code, answer.token_id, answer.hmac) == (ErrorCode.UNKNOWN_SERVER_ERROR, "", b"")
+    assert (answer.principal_name, answer.token_requester_principal_name) == ("ANONYMOUS", "ANONYMOUS")
+    assert (answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms) == (-1, -1, -1)
 
 
 def test_an_owner_that_is_not_a_user_is_rejected(log_in: LogIn) -> None:

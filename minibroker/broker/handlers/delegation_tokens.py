@@ -45,7 +45,20 @@ DescribedToken = DescribeDelegationTokenResponse.DescribedDelegationToken
 async def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    requester, owner = context.principal, _find_token_owner(context, request)
+    requester, owner = context.principal, context.principal
+    if request.owner_principal_name:
+        if request.owner_principal_type is None:  # then Kafka fails, and names nobody
+            return CreateDelegationTokenResponse(
+                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+                principal_type=ANONYMOUS.type,
+                principal_name=ANONYMOUS.name,
+                token_requester_principal_type=ANONYMOUS.type,
+                token_requester_principal_name=ANONYMOUS.name,
+                issue_timestamp_ms=NO_TIME,
+                expiry_timestamp_ms=NO_TIME,
+                max_timestamp_ms=NO_TIME,
+            )
+        owner = Principal(request.owner_principal_type, request.owner_principal_name)
     response = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -72,14 +85,6 @@ async def create_delegation_token(
     response.token_id = record.token_id
     response.hmac = context.cluster.image.tokens.compute_token_secret(record.token_id)
     return response
-
-
-def _find_token_owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Principal:
-    if not request.owner_principal_name:
-        return context.principal
-    if request.owner_principal_type is None:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka answers
-    return Principal(request.owner_principal_type, request.owner_principal_name)
 
 
 def _check_may_create_token(context: RequestContext, owner: Principal, renewers: list[Principal]) -> None:
