@@ -130,3 +130,38 @@ def test_share_states_of_unknown_partitions_are_rejected(states: States) -> None
     states.topic_id = bytes(15) + b"\x07"
     assert states.begin(0, 5).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert states.sum_up().error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("partition", [0, 9])
+def test_negative_epochs_and_missing_states_are_reported_before_unknown_partitions(
+    states: States, partition: int
+) -> None:
+    uninitialized = "operation on uninitialized share partition not allowed."
+    negative_leader, negative_state = (f"The {one} epoch cannot be a negative number." for one in ("leader", "state"))
+    answers = [
+        (states.read(leader_epoch=-1, partition=partition), negative_leader),
+        (states.read(partition=partition), f"Read {uninitialized}"),
+        (states.write(leader_epoch=-1, state_epoch=-1, partition=partition), negative_leader),
+        (states.write(state_epoch=-1, partition=partition), negative_state),
+        (states.write(partition=partition), f"Write {uninitialized}"),
+        (states.begin(-1, 5, partition=partition), negative_state),
+    ]
+    for answer, message in answers:
+        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_share_state_errors_have_kafkas_messages(states: States) -> None:
+    assert states.begin(1, 5, partition=9).error_message == "This server does not host this topic-partition."
+    assert states.begin(1, 5).error_code == 0
+    older = "The leader epoch in the request is older than the epoch on the broker."
+    assert states.read(leader_epoch=2).error_code == 0
+    assert states.read(leader_epoch=1).error_message == older
+    other = "The coordinator rejected the request because the state epoch did not match."
+    assert states.write(state_epoch=0, leader_epoch=2).error_message == other
+
+
+def test_a_share_state_request_without_a_group_has_no_results(connection: Connection, states: States) -> None:
+    for request in (ReadShareGroupStateRequest, DeleteShareGroupStateRequest, ReadShareGroupStateSummaryRequest):
+        (topic,) = (getattr(request, each) for each in dir(request) if each.endswith("Data"))
+        asked = topic(topic_id=states.topic_id, partitions=[topic.PartitionData(partition=0)])
+        assert connection.ask(request(group_id="", topics=[asked]), 0).results == []

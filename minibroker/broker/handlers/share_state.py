@@ -36,12 +36,23 @@ WrittenTopic = WriteShareGroupStateResponse.WriteStateResult
 DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
 SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
+TEXTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.FENCED_STATE_EPOCH: "The coordinator rejected the request because the state epoch did not match.",
+}
+
 
 def _run_for_each_partition(
     context: RequestContext, request: Any, result_type: Any, run_for_partition: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
-    """Call `run_for_partition` for each partition; return a result of each topic, with the results or errors in it."""
-    results = []
+    """Call `run_for_partition` for each partition; return a result of each topic, with the results or errors in it.
+
+    As in Kafka, a request without a group has no results.
+    """
+    results: list[Any] = []
+    if not request.group_id and context.allows(CLUSTER_ACTION):
+        return results
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
@@ -53,7 +64,9 @@ def _run_for_each_partition(
             except KafkaError as error:
                 partitions.append(
                     result_type.PartitionResult(
-                        partition=asked.partition, error_code=error.code, error_message=error.message
+                        partition=asked.partition,
+                        error_code=error.code,
+                        error_message=error.message or TEXTS.get(error.code),
                     )
                 )
             yield
@@ -62,15 +75,23 @@ def _run_for_each_partition(
 
 
 def _get_authorized_share_key(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
-    """Return the key of a partition that exists and whose state this node keeps. Raises KafkaError."""
+    """Return the key of a partition whose state this node keeps, if it has one. Raises KafkaError."""
     context.authorize(CLUSTER_ACTION, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     if index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     key = ShareKey(group_id, topic_id, index)
     context.cluster.share_states.check_is_coordinator(context.node, key.coordinator_key)
-    if context.find_partition(topic_id, index) is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return key
+
+
+def _check_epoch_not_negative(name: str, epoch: int) -> None:
+    if epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
+
+
+def _check_partition_exists(context: RequestContext, key: ShareKey) -> None:
+    if context.find_partition(key.topic_id, key.partition) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _reload_state_and_wait_until_durable(context: RequestContext, key: ShareKey) -> None:
@@ -91,6 +112,8 @@ async def initialize_share_group_state(
     context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     def initialize_state(key: ShareKey, requested: Any) -> None:
+        _check_epoch_not_negative("state", requested.state_epoch)
+        _check_partition_exists(context, key)
         context.cluster.share_states.initialize_share_state(key, requested.state_epoch, requested.start_offset)
         _reload_state_and_wait_until_durable(context, key)
 
@@ -105,6 +128,7 @@ async def read_share_group_state(
     Partition = ReadTopic.PartitionResult
 
     def read_state(key: ShareKey, requested: Any) -> ReadTopic.PartitionResult:
+        _check_epoch_not_negative("leader", requested.leader_epoch)
         state = context.cluster.share_states.read_share_state(key, requested.leader_epoch)
         return Partition(
             partition=requested.partition,
@@ -126,6 +150,8 @@ async def write_share_group_state(
     context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     def write_state(key: ShareKey, requested: Any) -> None:
+        _check_epoch_not_negative("leader", requested.leader_epoch)
+        _check_epoch_not_negative("state", requested.state_epoch)
         batches: tuple[StateBatch, ...] = parse_state_batches(requested.state_batches)
         context.cluster.share_states.write_share_state(
             key,
@@ -147,6 +173,7 @@ async def delete_share_group_state(
     context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     def delete_state(key: ShareKey, requested: Any) -> None:
+        _check_partition_exists(context, key)
         context.cluster.share_states.delete_share_state(key)
         _reload_state_and_wait_until_durable(context, key)
 
@@ -160,6 +187,7 @@ async def read_share_group_state_summary(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     def read_state_summary(key: ShareKey, requested: Any) -> SummarizedTopic.PartitionResult:
+        _check_partition_exists(context, key)
         state = context.cluster.share_states.find_share_state(key) or ShareState()
         return SummarizedTopic.PartitionResult(
             partition=requested.partition,
