@@ -129,7 +129,7 @@ class FetchSessions:
     def get_session_of_incremental_fetch(
         self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float
     ) -> FetchSession:
-        """Return the session of this id, whose epoch must be this one. Raises KafkaError.
+        """Return the session of this id, whose epoch must be this one.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
         """

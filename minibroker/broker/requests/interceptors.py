@@ -44,9 +44,8 @@ class Interceptor(Protocol):
     def before_request(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
         """Return an answer to send instead of running the decoded request, or None to let it run.
 
-        None lets it run. A message answers it, and neither the handler nor the `before_request` of those behind is
-        called. It may be a coroutine, which holds the request while it waits, and may itself await
-        `call.run_hooks_and_handler()`.
+        After an answer, neither the handler nor the `before_request` of those behind is called. It may be a coroutine,
+        which holds the request while it waits, and may itself await `call.run_hooks_and_handler()`.
         """
         return None
 
@@ -83,10 +82,7 @@ class Interceptor(Protocol):
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
-        """Return a verdict on a login, or None to let it go on; called with the mechanism, and again with the user.
-
-        None lets it go on.
-        """
+        """Return a verdict on a login, or None to let it go on; called with the mechanism, and again with the user."""
         return None
 
 
