@@ -144,6 +144,7 @@ def test_records_are_produced_and_consumed_over_tls(
 ) -> None:
     complaints.append("No partition metadata for topic t")  # kafka-python's, before it has asked for any
     complaints.append("Metadata refresh: failed .*Cancelled")  # its, of one that ends with the client
+    complaints.append(r"\(closed\)>: Error receiving network data")  # its, as it reads once more what it has closed
     bootstrap = address(broker, listener)
 
     def seen() -> None:
