@@ -91,6 +91,12 @@ class Member:
         (topic,) = answer.responses
         return int(topic.partitions[0].error_code)
 
+    def message(self, *said: Said) -> str | None:
+        """The error message of the partition in the answer to ShareAcknowledge."""
+        (topic,) = self.acknowledge(*said).responses
+        message: str | None = topic.partitions[0].error_message
+        return message
+
 
 def describe(connection: Connection, group: str) -> Any:
     (described,) = connection.ask(ShareGroupDescribeRequest(group_ids=[group]), DESCRIBE).groups

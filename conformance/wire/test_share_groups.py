@@ -383,6 +383,27 @@ def test_acknowledging_undelivered_offsets_is_invalid_only_while_records_are_in_
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
+def test_refused_acknowledgements_say_whether_a_batch_or_an_offset_is_wrong(
+    connection: Connection, name: str, member: Member, new_share_member: NewMember
+) -> None:
+    other = new_share_member()
+    other.join()
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert other.fetch() == []
+    assert other.message((0, 2, [ACCEPT])) == "Member is not the owner of batch record"
+    assert other.message((0, 0, [ACCEPT])) == "Member is not the owner of batch record"
+    assert member.outcome((0, 2, [RELEASE])) == 0
+    not_acquired = "The batch cannot be acknowledged. The batch is not in the acquired state."
+    assert member.message((0, 2, [ACCEPT])) == not_acquired
+    assert member.message((1, 1, [ACCEPT])) == not_acquired
+    assert member.fetch_some() == [(0, 2, 2)]
+    assert member.outcome((0, 0, [RELEASE])) == 0
+    assert member.message((0, 0, [ACCEPT])) == "The offset cannot be acknowledged. The offset is not acquired."
+    assert other.message((1, 1, [ACCEPT])) == "Member is not the owner of offset"
+    assert member.outcome((1, 2, [ACCEPT])) == 0
+
+
 def test_locks_cannot_be_renewed_if_the_group_does_not_allow_it(
     connection: Connection, group: str, name: str, member: Member
 ) -> None:

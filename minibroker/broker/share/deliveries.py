@@ -35,6 +35,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 FIRST_THROTTLED: Final = 2  # deliveries, at least, after which fewer records are delivered together
 NOT_ACQUIRED: Final = "The offset cannot be acknowledged. The offset is not acquired."
+BATCH_NOT_ACQUIRED: Final = "The batch cannot be acknowledged. The batch is not in the acquired state."
 KINDS: Final = tuple(AcknowledgeType)  # by their numbers
 NEXT: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
@@ -332,10 +333,13 @@ class Deliveries:
         offset = max(acknowledgement.first, self.start_offset)
         while offset <= acknowledgement.last:
             run = self._runs[self._find_run_index(offset)]
+            has_state_of_each = run.origin.by_record
             if run.state != DeliveryState.ACQUIRED:
-                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
+                message = NOT_ACQUIRED if has_state_of_each else BATCH_NOT_ACQUIRED
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
             if run.member_id != member_id:
-                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
+                what = "offset" if has_state_of_each else "batch record"
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"Member is not the owner of {what}")
             offset = run.last + 1
 
     def release_acquired_runs(
