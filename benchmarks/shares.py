@@ -18,10 +18,10 @@ from servers import Target
 
 sys.path.insert(0, str(ROOT))
 
-from conformance.wire.connection import Connection  # noqa: E402
-from conformance.wire.members import look_up  # noqa: E402
-from conformance.wire.requests import metadata_of  # noqa: E402
+from conformance.wire.connection import Connection, ConnectionClosed  # noqa: E402
+from conformance.wire.requests import metadata_of, repeated  # noqa: E402
 from conformance.wire.share_members import Member, Said, configure  # noqa: E402
+from minibroker.protocol.messages.groups import FindCoordinatorRequest  # noqa: E402
 from tests.clients.share_requests import ACCEPT, REJECT  # noqa: E402
 
 RECORD_BYTES = 100
@@ -74,10 +74,15 @@ def _measure(target: Target, size: int, types: Sequence[int], apart: bool, secon
 
 
 def _joined(connection: Connection, topic: str) -> Member:
-    look_up(connection, topic)
-    configure(connection, topic, auto_offset_reset="earliest")
-    member = Member(connection, topic, topic, metadata_of(connection, topic).topic_id)
-    member.join()
+    """A member of a new group that has the topic's partition. Raises Failed if the server has none to give."""
+    coordinator = FindCoordinatorRequest(key=topic)  # Kafka has to be asked for it first
+    try:
+        repeated(lambda: connection.ask(coordinator, 3).error_code, lambda code: code == 0)
+        configure(connection, topic, auto_offset_reset="earliest")
+        member = Member(connection, topic, topic, metadata_of(connection, topic).topic_id)
+        member.join()
+    except (AssertionError, ConnectionClosed) as error:
+        raise Failed(f"no member joins a share group: {error!r}") from None
     return member
 
 
