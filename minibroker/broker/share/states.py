@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from minibroker.broker.share.runs import StateBatch
@@ -99,27 +100,42 @@ def parse_state_batches(
     )
 
 
-def combine_state_batches(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+def combine_state_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Return batches without overlaps, in order, from `start_offset` on; equal neighbours are merged.
 
     Of batches that overlap, the one with more deliveries counts, then the one with the larger state, as in Kafka.
     """
-    ends = sorted({each.first for each in batches} | {each.last + 1 for each in batches} | {start_offset})
-    opened = sorted(batches)
-    active: list[StateBatch] = []
+    ordered = sorted(batch for batch in batches if batch.last >= start_offset)
+    apart: Iterable[StateBatch] = ordered
+    end = start_offset
+    for batch in ordered:
+        if batch.first < end:
+            apart = _split_overlapping_batches(ordered, start_offset)
+            break
+        end = batch.last + 1
     result: list[StateBatch] = []
+    for batch in apart:
+        first, last, state, deliveries = batch
+        before = result[-1] if result else None
+        if before is not None and before[1:] == (first - 1, state, deliveries):
+            result[-1] = StateBatch(before.first, last, state, deliveries)
+        else:
+            result.append(batch)
+    return tuple(result)
+
+
+def _split_overlapping_batches(ordered_batches: Sequence[StateBatch], start_offset: int) -> Iterator[StateBatch]:
+    """Yield batches without overlaps, from `start_offset` on; where some overlap, the one that counts."""
+    bounds = {start_offset}
+    for batch in ordered_batches:
+        bounds |= {batch.first, batch.last + 1}
+    active: list[StateBatch] = []
     position = 0
-    for first, following in zip(ends, ends[1:], strict=False):
-        while position < len(opened) and opened[position].first <= first:
-            active.append(opened[position])
+    for first, following in pairwise(sorted(bounds)):
+        while position < len(ordered_batches) and ordered_batches[position].first <= first:
+            active.append(ordered_batches[position])
             position += 1
         active = [each for each in active if each.last >= first]
-        if not active or first < start_offset:
-            continue
-        best = max(active, key=lambda each: (each.deliveries, each.state))
-        before = result[-1] if result else None
-        if before is not None and before[1:] == (first - 1, best.state, best.deliveries):
-            result[-1] = before._replace(last=following - 1)
-        else:
-            result.append(StateBatch(first, following - 1, best.state, best.deliveries))
-    return tuple(result)
+        if active and first >= start_offset:
+            best = max(active, key=lambda each: (each.deliveries, each.state))
+            yield StateBatch(first, following - 1, best.state, best.deliveries)
