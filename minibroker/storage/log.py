@@ -86,6 +86,11 @@ class Log(LogEnd):
         except (OSError, CorruptBatch) as error:
             raise self._make_storage_error(f"read offset {offset}", error) from error
 
+    def expect_read_after(self, region: Region) -> None:
+        """Remember where `region`, a part of one that was read, ends: then the next read there searches for nothing."""
+        if region.file is self._active.file:
+            self._active.remember_position_of_offset(region.next_offset, region.position + region.size_bytes)
+
     def find_offset_for_timestamp_in_steps(self, timestamp: int) -> TimestampSearch:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
         return self._retry_search_if_log_changed(

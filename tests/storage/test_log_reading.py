@@ -13,6 +13,7 @@ from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.segment import Segment
 from tests.storage.support import (
     NOW_MS,
     SMALL,
@@ -41,6 +42,18 @@ def test_a_read_at_any_offset_finds_the_batch_that_contains_it(tmp_path: Path) -
         assert header.base_offset == offset - offset % 2
         assert region.next_offset == header.next_offset
         assert region.size_bytes == header.size_bytes
+
+
+def test_a_read_after_a_part_of_a_region_searches_no_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(tmp_path)
+    first = log.segments[-1].base_offset
+    region = log.read(first, 1 << 20)
+    assert region is not None
+    size_bytes = check_batch(region.read()).size_bytes
+    log.expect_read_after(region._replace(size_bytes=size_bytes, next_offset=first + 2))
+    monkeypatch.setattr(Segment, "find_position_of_offset", None)
+    following = log.read(first + 2, 1 << 20)
+    assert following == region._replace(position=size_bytes, size_bytes=region.size_bytes - size_bytes)
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 90, 200, 500, 990, 5000])

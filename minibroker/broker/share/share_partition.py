@@ -129,7 +129,11 @@ class SharePartition:
         if changed or deliveries.start_offset != start:
             self._persist_changed_batches(changed)
         self._restart_lock_timer()
-        return None if not acquired else DeliveredBatches(_cut_region_to_acquired(region, headers, acquired), acquired)
+        if not acquired:
+            return None
+        delivered_region = _cut_region_to_acquired(region, headers, acquired)
+        self.partition.log.expect_read_after(delivered_region)
+        return DeliveredBatches(delivered_region, acquired)
 
     def _archive_aborted_records(
         self, acquired_records: Sequence[AcquiredRecords], headers: Sequence[BatchHeader]

@@ -15,7 +15,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.share_fetch import ShareFetchRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
-from minibroker.storage.segment import Region
+from minibroker.storage.segment import Region, Segment
 from tests.broker.harness import Harness
 from tests.broker.share.driving import GROUP, TOPIC, Sharer, configure, offset_of, reading
 from tests.broker.transactions.producing import TransactionalProducer
@@ -54,6 +54,15 @@ def test_a_share_fetch_waits_for_records_that_another_member_releases(harness: H
     assert other.ask_fetch(max_wait_ms=1000) is None
     assert member.acknowledge((0, 1, [ACCEPT, RELEASE])) == 0
     assert acquired(other.late()) == [(1, 1, 2)]
+
+
+def test_a_share_fetch_goes_on_where_the_last_one_ended(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = reading(harness, "a")
+    for value in "bcd":
+        harness.produce(TOPIC, value)
+    assert member.fetch(max_records=1) == [(0, 0, 1)]
+    monkeypatch.setattr(Segment, "find_position_of_offset", None)
+    assert [member.fetch(max_records=1) for _ in range(3)] == [[(1, 1, 1)], [(2, 2, 1)], [(3, 3, 1)]]
 
 
 def test_share_fetch_sends_records_from_their_file(harness: Harness) -> None:
